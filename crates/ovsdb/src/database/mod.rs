@@ -16,6 +16,7 @@ mod working_set;
 pub use change::{ChangeSet, RowChange};
 pub use column::ColumnId;
 pub use row::Row;
+pub(crate) use rows::RowsPart;
 pub use snapshot::{DatabaseSnapshot, RowView};
 pub use store::Database;
 pub use working_set::WorkingSet;

@@ -18,7 +18,7 @@ pub(super) struct Rows {
 }
 
 /// Rows with the same first bits of the UUID.
-type RowsPart = BTreeMap<RowUuid, Arc<Row>>;
+pub(crate) type RowsPart = BTreeMap<RowUuid, Arc<Row>>;
 
 /// Number of first bits of a UUID that select the part of a table.
 const PART_BITS: u32 = 6;
@@ -39,6 +39,11 @@ impl Rows {
     /// Returns a row.
     pub(super) fn get(&self, uuid: RowUuid) -> Option<&Arc<Row>> {
         self.parts.get(part_of(uuid))?.get(&uuid)
+    }
+
+    /// Returns the parts, in the order of their UUIDs.
+    pub(super) fn parts(&self) -> &[Arc<RowsPart>] {
+        &self.parts
     }
 
     /// Returns all rows with their UUIDs.

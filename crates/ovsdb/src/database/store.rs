@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{ChangeSet, DatabaseSnapshot, Row, WorkingSet, rows::Rows};
+use super::{
+    ChangeSet, DatabaseSnapshot, Row, WorkingSet,
+    rows::{Rows, RowsPart},
+};
 use crate::{
     schema::DatabaseSchema,
     value::{Datum, RowUuid, UuidGenerator},
@@ -66,6 +69,11 @@ impl Database {
     /// Returns the rows of a table, in the order of their UUIDs.
     pub fn rows(&self, table: usize) -> impl Iterator<Item = &Arc<Row>> {
         self.state.tables.get(table).into_iter().flat_map(|table| table.rows.values())
+    }
+
+    /// Returns the rows of a table in parts, of which each is another one after a change.
+    pub(crate) fn parts(&self, table: usize) -> &[Arc<RowsPart>] {
+        self.state.tables.get(table).map_or(&[], |table| table.rows.parts())
     }
 
     /// Returns all current rows; the cost depends only on the number of tables.

@@ -1,18 +1,20 @@
 //! The initial rows of monitors as text, of which the text of unchanged rows is kept.
 //!
 //! Each command of `ovs-vsctl` is a client that monitors some columns of all rows. The commands
-//! name the same columns, and few rows change between two commands. So the server keeps the text
-//! of each row for the monitors that were started last, and encodes only changed rows. Rows are
-//! compared by identity, because a changed row is a new [`Row`]. The texts keep no row in memory.
+//! name the same columns, and few rows change between two commands. So the server keeps the texts
+//! of the monitors that were started last, and encodes only changed rows. A table has parts, of
+//! which those without a change are not read. Rows and parts are compared by identity, because
+//! changed ones are new. The texts keep no row in memory.
 
 use std::{
+    ops::Range,
     ptr,
     sync::{Arc, Weak},
 };
 
 use super::monitored_table::MonitorVersion;
 use crate::{
-    database::{ColumnId, Row},
+    database::{ColumnId, Row, RowsPart},
     value::RowUuid,
 };
 
@@ -36,21 +38,34 @@ pub(super) struct MonitoredPart {
 #[derive(Debug)]
 struct TableTexts {
     part: MonitoredPart,
-    /// The rows in the order of their UUIDs.
-    rows: Vec<RowText>,
+    /// One text for each part of the table.
+    parts: Vec<PartText>,
     /// Number of bytes of the texts, with a comma for each.
     bytes: usize,
 }
 
-/// A row with its member of the initial reply, such as `"UUID":{"initial":{}}`.
+/// The text of the rows in one part of a table, with commas between them.
+#[derive(Debug, Default)]
+struct PartText {
+    /// The part of the table, of which the rows move to a new one with each change.
+    ///
+    /// The address is not used again while this reference exists.
+    rows: Weak<RowsPart>,
+    /// The places of the rows in the text, in the order of their UUIDs.
+    places: Vec<RowPlace>,
+    text: String,
+}
+
+/// The place of a row in the text of its part.
 #[derive(Debug)]
-struct RowText {
+struct RowPlace {
     uuid: RowUuid,
     /// The row, of which the values are freed when the row changes.
     ///
     /// The address is not used again while this reference exists.
     row: Weak<Row>,
-    text: String,
+    /// The bytes of the member of the initial reply, such as `"UUID":{"initial":{}}`.
+    bytes: Range<usize>,
 }
 
 /// Maximum number of kept tables.
@@ -64,31 +79,34 @@ const BYTES_MAX: usize = 16 << 20;
 impl InitialTexts {
     /// Adds the texts of rows to `text`, and returns whether there are any.
     ///
-    /// Commas separate the texts. `rows` are in the order of their UUIDs. `encode` is called for
-    /// each row that has changed since the last call for the same part; `None` leaves the row out.
-    /// Without a part, all rows are encoded, and no text is kept.
-    pub(super) fn write<'a>(
+    /// Commas separate the texts. `parts` has the rows of the table. `encode` adds the text of a
+    /// row that has changed since the last call for the same part of a monitor, or leaves the row
+    /// out. Without a part, all rows are encoded, and no text is kept.
+    pub(super) fn write(
         &mut self,
         text: &mut String,
         part: Option<MonitoredPart>,
-        rows: impl Iterator<Item = &'a Arc<Row>>,
-        encode: impl Fn(&Arc<Row>) -> Option<String>,
+        parts: &[Arc<RowsPart>],
+        encode: impl Fn(&Row, &mut String),
     ) -> bool {
         let kept = self.tables.iter().position(|own| Some(&own.part) == part.as_ref());
-        let kept = kept.map(|place| self.tables.remove(place).rows).unwrap_or_default();
-        let rows = update_texts(kept, rows, encode);
-        let lengths = rows.iter().map(|row| row.text.len().saturating_add(1));
+        let kept = kept.map(|place| self.tables.remove(place).parts).unwrap_or_default();
+        let mut kept = kept.into_iter();
+        let update = |rows| kept.next().unwrap_or_default().after(rows, &encode);
+        let parts: Vec<PartText> = parts.iter().map(update).collect();
+        let lengths = parts.iter().map(|part| part.text.len().saturating_add(1));
         let bytes = lengths.fold(0, usize::saturating_add);
         text.reserve(bytes);
-        for (index, row) in rows.iter().enumerate() {
-            if index > 0 {
+        let mut has_rows = false;
+        for part in parts.iter().filter(|part| !part.text.is_empty()) {
+            if has_rows {
                 text.push(',');
             }
-            text.push_str(&row.text);
+            text.push_str(&part.text);
+            has_rows = true;
         }
-        let has_rows = !rows.is_empty();
         if let Some(part) = part {
-            self.tables.push(TableTexts { part, rows, bytes });
+            self.tables.push(TableTexts { part, parts, bytes });
             self.limit(TABLES_MAX, BYTES_MAX);
         }
         has_rows
@@ -108,27 +126,42 @@ impl InitialTexts {
     }
 }
 
-/// Returns the texts of `rows`, of which those in `kept` are not encoded again.
-fn update_texts<'a>(
-    kept: Vec<RowText>,
-    rows: impl Iterator<Item = &'a Arc<Row>>,
-    encode: impl Fn(&Arc<Row>) -> Option<String>,
-) -> Vec<RowText> {
-    let mut texts = Vec::with_capacity(kept.len().saturating_add(1));
-    let mut kept = kept.into_iter().peekable();
-    for row in rows {
-        // Rows that were deleted since are dropped.
-        while kept.next_if(|own| own.uuid < row.uuid).is_some() {}
-        let own = kept.next_if(|own| own.uuid == row.uuid);
-        match own.filter(|own| ptr::eq(own.row.as_ptr(), Arc::as_ptr(row))) {
-            Some(own) => texts.push(own),
-            None => {
-                let (uuid, own) = (row.uuid, Arc::downgrade(row));
-                texts.extend(encode(row).map(|text| RowText { uuid, row: own, text }));
-            }
+impl PartText {
+    /// Returns the text of the same part with these rows. Unchanged rows are not encoded again.
+    fn after(self, rows: &Arc<RowsPart>, encode: &impl Fn(&Row, &mut String)) -> Self {
+        if ptr::eq(self.rows.as_ptr(), Arc::as_ptr(rows)) {
+            return self;
         }
+        let Self { places: kept, text: old, .. } = self;
+        let mut kept = kept.into_iter().peekable();
+        let mut text = String::with_capacity(old.len());
+        let mut places = Vec::with_capacity(rows.len());
+        for (uuid, row) in rows.iter() {
+            // Rows that were deleted since are dropped.
+            while kept.next_if(|own| own.uuid < *uuid).is_some() {}
+            let own = kept.next_if(|own| own.uuid == *uuid);
+            let own = own.filter(|own| ptr::eq(own.row.as_ptr(), Arc::as_ptr(row)));
+            let before = text.len();
+            if before > 0 {
+                text.push(',');
+            }
+            let start = text.len();
+            match own.and_then(|own| old.get(own.bytes)) {
+                Some(own) => text.push_str(own),
+                None => encode(row, &mut text),
+            }
+            if text.len() == start {
+                text.truncate(before);
+                continue;
+            }
+            places.push(RowPlace {
+                uuid: *uuid,
+                row: Arc::downgrade(row),
+                bytes: start..text.len(),
+            });
+        }
+        Self { rows: Arc::downgrade(rows), places, text }
     }
-    texts
 }
 
 #[cfg(test)]
@@ -156,20 +189,25 @@ mod tests {
         ]
     }
 
+    /// Returns a UUID of one of all parts.
+    fn uuid(number: u8) -> RowUuid {
+        RowUuid::from_bits(u128::from(number) << 120)
+    }
+
     fn apply(database: &mut Database, change: &Change) {
         let (table, _) = database.schema().find_table("Interface").unwrap();
         let (mut set, _) = database.begin();
         let definition = set.definition(table).unwrap();
         match *change {
             Change::Put(number, value) => {
-                let mut row = Row::new(RowUuid::from_bits(number.into()), definition);
+                let mut row = Row::new(uuid(number), definition);
                 let (name, _) = definition.find_column("name").unwrap();
                 let (mtu, _) = definition.find_column("mtu_request").unwrap();
                 row.set(name, Datum::string(&format!("p\"{number}")));
                 row.set(mtu, Datum::integer(value));
                 set.put(table, row);
             }
-            Change::Delete(number) => set.delete(table, RowUuid::from_bits(number.into())),
+            Change::Delete(number) => set.delete(table, uuid(number)),
         }
         let change = set.finish_replay();
         database.apply(&change);
@@ -221,11 +259,11 @@ mod tests {
         let part = MonitoredPart { version: MonitorVersion::Two, table, columns: Vec::new() };
         let mut count = |database: &Database| {
             encoded.set(0);
-            let encode = |row: &Arc<Row>| {
+            let encode = |row: &Row, text: &mut String| {
                 encoded.set(encoded.get() + 1);
-                Some(row.uuid.to_string())
+                text.push_str(&row.uuid.to_string());
             };
-            texts.write(&mut String::new(), Some(part.clone()), database.rows(table), encode);
+            texts.write(&mut String::new(), Some(part.clone()), database.parts(table), encode);
             encoded.get()
         };
         assert_eq!(count(&database), 200);
@@ -234,6 +272,31 @@ mod tests {
         apply(&mut database, &Change::Delete(8));
         apply(&mut database, &Change::Put(201, 1));
         assert_eq!(count(&database), 2);
+    }
+
+    /// The text of a part without a change stays in its place in memory.
+    #[test]
+    fn only_changed_parts_are_read() {
+        let mut database = Database::new(schema::open_vswitch(), [7; 20]);
+        let (table, _) = database.schema().find_table("Interface").unwrap();
+        (0..200).for_each(|number| apply(&mut database, &Change::Put(number, 1)));
+        let part = MonitoredPart { version: MonitorVersion::Two, table, columns: Vec::new() };
+        let mut texts = InitialTexts::default();
+        let mut places = |database: &Database| -> Vec<*const u8> {
+            let encode = |row: &Row, text: &mut String| text.push_str(&row.uuid.to_string());
+            texts.write(&mut String::new(), Some(part.clone()), database.parts(table), encode);
+            let parts = texts.tables.iter().flat_map(|own| &own.parts);
+            parts.filter(|part| !part.text.is_empty()).map(|part| part.text.as_ptr()).collect()
+        };
+        let before = places(&database);
+        // The owner of a server keeps a snapshot of the rows.
+        let snapshot = database.snapshot();
+        apply(&mut database, &Change::Put(7, 2));
+        let after = places(&database);
+        assert_eq!((before.len(), after.len()), (50, 50));
+        let changed = before.iter().zip(&after).filter(|(old, new)| old != new).count();
+        assert_eq!(changed, 1);
+        drop(snapshot);
     }
 
     #[test]

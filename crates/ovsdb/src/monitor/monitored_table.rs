@@ -145,19 +145,20 @@ impl RowMonitor {
             if columns.is_empty() && !monitored.columns.is_empty() {
                 continue;
             }
-            let part = MonitoredPart { version: self.version, table: *index, columns };
-            let part = monitored.condition.is_absent().then_some(part);
-            let encode = |row: &Arc<Row>| {
-                let change = RowChange { old: None, new: Some(Arc::clone(row)) };
-                let kind = ChangeKind::Initial;
-                let update = update::row_update(self.version, monitored, table, &change, kind)?;
-                Some(format!("\"{}\":{update}", row.uuid))
+            let part = monitored.condition.is_absent().then(|| MonitoredPart {
+                version: self.version,
+                table: *index,
+                columns: columns.clone(),
+            });
+            let encode = |row: &Row, text: &mut String| {
+                if monitored.condition.matches_any(row) {
+                    update::write_initial_row(text, self.version, row, table, &columns);
+                }
             };
-            let rows = database.rows(*index).filter(|row| monitored.condition.matches_any(row));
             let before = text.len();
             // Names of tables are identifiers, which JSON does not escape.
             [quote, table.name(), "\":{"].into_iter().for_each(|start| text.push_str(start));
-            if texts.write(text, part, rows, encode) {
+            if texts.write(text, part, database.parts(*index), encode) {
                 text.push('}');
                 quote = ",\"";
             } else {

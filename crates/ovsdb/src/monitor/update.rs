@@ -1,5 +1,7 @@
 //! Updates of one row in the forms of the three generations.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use super::monitored_table::{ChangeKind, MonitorVersion, MonitoredColumn, MonitoredTable};
@@ -69,6 +71,36 @@ pub(super) fn row_update(
 }
 
 /// Returns the given columns of a row as a `<row>` (RFC 7047, 5.1).
+/// Adds a row to the text of the initial reply, such as `"UUID":{"initial":{}}`.
+///
+/// The text is that of [`row_update`], but a bridge may have thousands of ports, and no JSON value
+/// is built for each.
+pub(super) fn write_initial_row(
+    text: &mut String,
+    version: MonitorVersion,
+    row: &Row,
+    table: &TableDefinition,
+    columns: &[ColumnId],
+) {
+    let (word, has_defaults) = match version {
+        MonitorVersion::One => ("new", true),
+        MonitorVersion::Two | MonitorVersion::Three => ("initial", false),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(text, "\"{}\":{{\"{word}\":{{", row.uuid);
+    let mut quote = "\"";
+    for column in columns {
+        let (value, kind) = (row.value(*column), column.kind(table));
+        if has_defaults || !value.is_default(&kind) {
+            // Names of columns are identifiers, which JSON does not escape.
+            [quote, column.name(table), "\":"].into_iter().for_each(|part| text.push_str(part));
+            value.write_json(&kind, text);
+            quote = ",\"";
+        }
+    }
+    text.push_str("}}");
+}
+
 fn row_of(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<String, Value> {
     let member = |column: &ColumnId| {
         (column.name(table).to_owned(), row.value(*column).to_json(&column.kind(table)))

@@ -1,6 +1,10 @@
 //! Atoms: the scalars that sets and maps consist of (RFC 7047, section 5.1).
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{
+    cmp::Ordering,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use serde_json::{Number, Value};
 
@@ -108,6 +112,15 @@ impl Atom {
             Self::String(text) => Value::String(text.to_string()),
             Self::Uuid(uuid) => Value::Array(vec!["uuid".into(), uuid.to_string().into()]),
         }
+    }
+
+    /// Adds the text of [`Self::to_json`].
+    pub(crate) fn write_json(&self, text: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = match self {
+            Self::Uuid(uuid) => write!(text, "[\"uuid\",\"{uuid}\"]"),
+            other => write!(text, "{}", other.to_json()),
+        };
     }
 }
 

@@ -220,6 +220,33 @@ impl Datum {
         }
     }
 
+    /// Adds the text of [`Self::to_json`], without a JSON value for each UUID.
+    pub(crate) fn write_json(&self, kind: &ColumnType, text: &mut String) {
+        if let (false, Some(atom)) = (kind.is_map(), self.as_scalar()) {
+            atom.write_json(text);
+            return;
+        }
+        text.push_str(if kind.is_map() { "[\"map\",[" } else { "[\"set\",[" });
+        for (index, (key, value)) in self.pairs().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            if kind.is_map() {
+                text.push('[');
+                key.write_json(text);
+                text.push(',');
+                match value {
+                    Some(value) => value.write_json(text),
+                    None => text.push_str("null"),
+                }
+                text.push(']');
+            } else {
+                key.write_json(text);
+            }
+        }
+        text.push_str("]]");
+    }
+
     /// Checks a value that a program built.
     ///
     /// # Errors
@@ -300,6 +327,7 @@ fn check_size(len: usize, kind: &ColumnType, json: Option<&Value>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::OrderedReal;
 
     fn parse_datum(kind: &str, value: &str) -> Result<Datum, TransactionError> {
         let kind = ColumnType::from_json(&serde_json::from_str(kind).unwrap()).unwrap();
@@ -314,6 +342,31 @@ mod tests {
         assert!(parse_datum(kind, "[\"set\", [1, 1]]").is_err());
         assert!(parse_datum(kind, "[\"set\", [1, 2, 3, 4]]").is_err());
         assert!(parse_datum(kind, "[\"map\", []]").is_err());
+    }
+
+    #[test]
+    fn a_written_value_is_its_json() {
+        let texts = ["\"a\"", "b", "\n"].map(|text| Atom::String(text.into()));
+        let uuids = [1, 2, u128::MAX].map(|bits| Atom::Uuid(RowUuid::from_bits(bits)));
+        let pairs = texts.clone().into_iter().zip(uuids.clone());
+        for (kind, value) in [
+            (r#""integer""#, Datum::integer(-7)),
+            (r#""boolean""#, Datum::boolean(true)),
+            (r#""real""#, Datum::scalar(Atom::Real(OrderedReal::new(0.25)))),
+            (r#""string""#, Datum::string("\u{1}\"x")),
+            (r#"{"key": "string", "min": 0, "max": 3}"#, Datum::set(texts)),
+            (r#"{"key": "uuid", "min": 0, "max": 3}"#, Datum::set(uuids)),
+            (r#"{"key": "uuid", "min": 0, "max": 3}"#, Datum::uuid(RowUuid::NIL)),
+            (r#"{"key": "uuid", "min": 0, "max": 3}"#, Datum::empty()),
+            (r#"{"key": "string", "value": "uuid", "min": 0, "max": 3}"#, Datum::map(pairs)),
+            (r#"{"key": "string", "value": "string", "min": 0}"#, Datum::string_map([("a", "b")])),
+            (r#"{"key": "string", "value": "string", "min": 0}"#, Datum::empty()),
+        ] {
+            let kind = ColumnType::from_json(&serde_json::from_str(kind).unwrap()).unwrap();
+            let mut text = String::new();
+            value.write_json(&kind, &mut text);
+            assert_eq!(text, value.to_json(&kind).to_string());
+        }
     }
 
     #[test]
