@@ -54,6 +54,9 @@ impl Datum {
         if kind.max == 1 {
             return new.clone();
         }
+        if kind.value.is_none() {
+            return Self::set(self.keys_beyond(new).chain(new.keys_beyond(self)).cloned());
+        }
         let mut difference = Self::empty();
         let removed = self.pairs().filter(|(key, _)| !new.has_key(key));
         let added = new.pairs().filter(|pair| !self.has(*pair));
