@@ -86,54 +86,85 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 8] {
                 check_nic(&threads).await;
             }
         }),
-        tokio::spawn(async move {
-            let mut events = link_events();
-            let mut interval = upkeep_interval();
-            let mut ticks = 0_u32;
-            loop {
-                let changed = tokio::select! {
-                    _ = interval.tick() => events.is_none().then_some(ChangedDevices::Any),
-                    changed = next_change(events.as_ref()) => match changed {
-                        Ok(changed) => {
-                            // The kernel may finish the change only after its first event.
-                            sleep(LINK_PAUSE).await;
-                            Some(changed)
-                        }
-                        Err(error) => {
-                            // The system may lack memory for a moment.
-                            debug!(
-                                %error,
-                                "ports: the link events of the kernel ended, subscribing again"
-                            );
-                            events = None;
-                            Some(ChangedDevices::Any)
-                        }
-                    },
-                };
-                // Events name changed devices. All devices are also checked at intervals, in case
-                // an event was lost.
-                ticks = ticks.wrapping_add(1);
-                if events.is_none() && ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) {
-                    // The system may have descriptors and memory again.
-                    events = LinkEvents::subscribe().ok();
-                }
-                let scope = match changed.clone() {
-                    _ if ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) => CheckScope::Drivers,
-                    Some(changed) => CheckScope::Devices(changed),
-                    None => CheckScope::Threads,
-                };
-                let structure = ports.structure().await;
-                structure.ports().check(&scope).await;
-                structure.follow_link_speeds().await;
-                if let Some(changed) = changed {
-                    let is_meant = |port: &BridgePort| {
-                        port.device.is_some_and(|device| changed.contains(device.index))
-                    };
-                    structure.ports().check_users(is_meant).await;
-                }
-            }
-        }),
+        tokio::spawn(async move { watch_ports(&ports).await }),
     ]
+}
+
+/// Checks ports at intervals, and after each event of a device.
+async fn watch_ports(control: &ControlPlane) {
+    let mut events = link_events();
+    let mut interval = upkeep_interval();
+    let mut intervals = CheckIntervals::default();
+    loop {
+        let (cause, changed) = tokio::select! {
+            _ = interval.tick() => {
+                let changed = events.is_none().then_some(ChangedDevices::Any);
+                (CheckCause::Interval, changed)
+            }
+            changed = next_change(events.as_ref()) => match changed {
+                Ok(changed) => {
+                    // The kernel may finish the change only after its first event.
+                    sleep(LINK_PAUSE).await;
+                    (CheckCause::Event, Some(changed))
+                }
+                Err(error) => {
+                    // The system may lack memory for a moment.
+                    debug!(
+                        %error,
+                        "ports: the link events of the kernel ended, subscribing again"
+                    );
+                    events = None;
+                    (CheckCause::Event, Some(ChangedDevices::Any))
+                }
+            },
+        };
+        // Events name changed devices. All devices are also checked at intervals, in case
+        // an event was lost.
+        let scope = intervals.scope(cause, changed.clone());
+        if events.is_none() && scope == CheckScope::Drivers {
+            // The system may have descriptors and memory again.
+            events = LinkEvents::subscribe().ok();
+        }
+        let structure = control.structure().await;
+        structure.ports().check(&scope).await;
+        structure.follow_link_speeds().await;
+        if let Some(changed) = changed {
+            let is_meant = |port: &BridgePort| {
+                port.device.is_some_and(|device| changed.contains(device.index))
+            };
+            structure.ports().check_users(is_meant).await;
+        }
+    }
+}
+
+/// The cause of a check of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckCause {
+    /// An upkeep interval has passed.
+    Interval,
+    /// The kernel has sent events of devices, or the events have ended.
+    Event,
+}
+
+/// A count of upkeep intervals, by which all devices are checked.
+///
+/// Events do not count: with each new port, the kernel sends some.
+#[derive(Debug, Default)]
+struct CheckIntervals {
+    passed: u32,
+}
+
+impl CheckIntervals {
+    /// Returns the scope of the next check, for devices that may have changed.
+    fn scope(&mut self, cause: CheckCause, changed: Option<ChangedDevices>) -> CheckScope {
+        if cause == CheckCause::Interval {
+            self.passed = self.passed.wrapping_add(1);
+            if self.passed.is_multiple_of(TICKS_PER_DEVICE_CHECK) {
+                return CheckScope::Drivers;
+            }
+        }
+        changed.map_or(CheckScope::Threads, CheckScope::Devices)
+    }
 }
 
 /// Runs the periodic work of the control plane.
@@ -394,6 +425,26 @@ fn answer(trace: &Trace) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// New ports cause events, after which their devices alone are read.
+    #[test]
+    fn events_cause_no_check_of_all_devices() {
+        let mut intervals = CheckIntervals::default();
+        let named = |index: u32| ChangedDevices::Named(BTreeSet::from([index]));
+        for passed in 1..=3 * TICKS_PER_DEVICE_CHECK {
+            let scope = intervals.scope(CheckCause::Interval, None);
+            let is_full = passed.is_multiple_of(TICKS_PER_DEVICE_CHECK);
+            let expected = if is_full { CheckScope::Drivers } else { CheckScope::Threads };
+            assert_eq!(scope, expected, "after {passed} intervals");
+            for index in 0..7 {
+                let scope = intervals.scope(CheckCause::Event, Some(named(index)));
+                assert_eq!(scope, CheckScope::Devices(named(index)));
+            }
+        }
+        // Without events of the kernel, each interval reads all devices.
+        let scope = intervals.scope(CheckCause::Interval, Some(ChangedDevices::Any));
+        assert_eq!(scope, CheckScope::Devices(ChangedDevices::Any));
+    }
 
     #[test]
     fn a_bridge_without_rules_is_logged_once() {
