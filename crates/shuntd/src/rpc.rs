@@ -88,7 +88,8 @@ fn refuse(stream: UnixStream, error: &str) {
 
 /// Answers requests until the connection closes or sends invalid data.
 ///
-/// A request that has arrived as a whole keeps the place until its reply is written.
+/// A request that has arrived as a whole keeps the place until it is answered. A client that does
+/// not read its reply may lose the place.
 async fn serve_requests(stream: &mut UnixStream, methods: &impl Methods, place: &ConnectionPlace) {
     let mut objects = Objects::default();
     loop {
@@ -100,6 +101,7 @@ async fn serve_requests(stream: &mut UnixStream, methods: &impl Methods, place: 
                 }
                 log_change(stream, methods, &request);
                 let reply = answer(methods, &request).await;
+                place.note_idle();
                 if stream.write_all(reply.to_string().as_bytes()).await.is_err() {
                     return;
                 }
@@ -448,6 +450,23 @@ mod tests {
         let Err(CallError::NotServed(reason)) = client.call("echo", &[]) else { panic!("closed") };
         assert!(reason.starts_with("connection closed: 64 other clients"), "{reason}");
         assert!(reason.ends_with(": connect again"), "{reason}");
+    }
+
+    /// Otherwise clients that never read would keep all others out.
+    #[tokio::test]
+    async fn a_client_that_does_not_read_makes_room() {
+        let places = ConnectionPlaces::new(1, None);
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let serving = tokio::spawn(serve(server, Arc::new(Echo), places.insert().unwrap()));
+        // The buffer of the socket does not hold the reply.
+        let text = "a".repeat(REQUEST_BYTES_MAX - 100);
+        let request = json!({"method": "echo", "params": [text], "id": 0}).to_string();
+        client.write_all(request.as_bytes()).await.unwrap();
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(places.insert().is_some(), "the client without a read has kept its place");
+        serving.await.unwrap();
     }
 
     #[tokio::test]
