@@ -101,7 +101,7 @@ impl PortAttacher {
         });
         let results = self.attach_all(ports.collect()).await;
         self.discard_failed(names, &results).await;
-        self.check_users(|port| names.contains(&port.settings.name)).await;
+        self.check_users_of(names).await;
         results
     }
 

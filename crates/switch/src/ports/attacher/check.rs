@@ -52,6 +52,21 @@ struct DeviceToRead {
     last: DeviceReading,
 }
 
+/// An open device that may have other users than the switch.
+struct UsedDevice {
+    bridge: BridgeId,
+    number: PortNo,
+    reader: DeviceReader,
+}
+
+impl UsedDevice {
+    /// Returns the device of a port, if another user would receive the same packets.
+    fn of(bridge: BridgeId, port: &BridgePort) -> Option<Self> {
+        let open = port.open.as_ref().filter(|_| port.shares_device())?;
+        Some(Self { bridge, number: port.number, reader: open.device_reader()? })
+    }
+}
+
 impl CheckScope {
     /// Returns whether the scope includes the device of a port.
     ///
@@ -203,24 +218,37 @@ impl PortAttacher {
 
     /// Warns of new users, other than the switch, of the devices of selected ports.
     pub(crate) async fn check_users(&self, is_meant: impl Fn(&BridgePort) -> bool) {
-        let readers: Vec<_> = {
+        let devices = {
             let bridges = self.bridges.lock();
             let ports = bridges
                 .iter()
                 .flat_map(|bridge| bridge.ports.values().map(move |port| (bridge.id, port)));
-            let meant = ports.filter(|(_, port)| port.shares_device() && is_meant(port));
-            let reader = |(id, port): (BridgeId, &BridgePort)| {
-                Some((id, port.number, port.open.as_ref()?.device_reader()?))
-            };
-            meant.filter_map(reader).collect()
+            let meant = ports.filter(|(_, port)| is_meant(port));
+            meant.filter_map(|(bridge, port)| UsedDevice::of(bridge, port)).collect()
         };
-        if readers.is_empty() {
+        self.read_users(devices).await;
+    }
+
+    /// Warns of new users of the devices of named ports, as [`Self::check_users`].
+    ///
+    /// The cost depends on these ports, and not on the other ports.
+    pub(super) async fn check_users_of(&self, names: &[String]) {
+        let devices = {
+            let bridges = self.bridges.lock();
+            let ports = names.iter().filter_map(|name| bridges.find_named(name));
+            ports.filter_map(|(bridge, port)| UsedDevice::of(bridge.id, port)).collect()
+        };
+        self.read_users(devices).await;
+    }
+
+    /// Reads the users of devices, and warns of new ones.
+    async fn read_users(&self, devices: Vec<UsedDevice>) {
+        if devices.is_empty() {
             return;
         }
-        let read =
-            |(id, number, reader): (BridgeId, PortNo, DeviceReader)| (id, number, reader.master());
+        let read = |own: UsedDevice| (own.bridge, own.number, own.reader.master());
         let work =
-            move || (HostAddresses::read(), readers.into_iter().map(read).collect::<Vec<_>>());
+            move || (HostAddresses::read(), devices.into_iter().map(read).collect::<Vec<_>>());
         let Ok((addresses, masters)) = spawn_blocking(work).await else { return };
         for (id, number, master) in masters {
             self.bridges.with_port(id, number, |port| port.check_users(master, &addresses));
