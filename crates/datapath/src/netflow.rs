@@ -86,7 +86,7 @@ pub struct ExpiredFlow {
     pub key: NetflowKey,
     /// The counts to report.
     pub counts: FlowCounts,
-    /// The output ports of the packets, as far as the thread knows them.
+    /// The output ports of the packets that the thread knows.
     pub egress: SampledEgress,
 }
 

@@ -83,11 +83,11 @@ pub struct DeviceLimits {
 pub struct DeviceSettings {
     /// Number of receive queues.
     ///
-    /// `None`: one queue for each thread, as far as the device has queues.
+    /// `None`: one queue for each thread, or all queues of the device if it has fewer.
     pub rx_queues: Option<u16>,
     /// Number of threads that send.
     ///
-    /// Each thread has its own transmit queue, as far as the device has queues.
+    /// Each thread has its own transmit queue. If the device has fewer queues, threads share them.
     pub threads: u16,
     /// The MTU to set, in bytes; `None` keeps the MTU of the device.
     pub mtu: Option<u16>,

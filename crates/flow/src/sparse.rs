@@ -204,7 +204,7 @@ impl SparseMask {
         self.0.iter()
     }
 
-    /// Returns the words of [`Self::iter`] without hidden words.
+    /// Returns the words of [`Self::iter`] without those of hidden state.
     pub fn headers(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let [hidden, mut rest] = self.map().halves();
         let words = self.words().get(hidden.count_ones() as usize..).unwrap_or_default();
@@ -258,7 +258,7 @@ impl SparseMask {
         Arc::strong_count(&self.0.0) > 1
     }
 
-    /// Returns the mask without its hidden words.
+    /// Returns the mask without the words of hidden state.
     #[must_use]
     pub fn without_hidden(&self) -> Self {
         let map = self.map();

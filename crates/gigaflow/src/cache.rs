@@ -1,4 +1,4 @@
-//! The Gigaflow cache: a chain of stages that misses fill.
+//! The Gigaflow cache: a chain of stages; each miss adds entries to them.
 //!
 //! A packet that misses is translated once through the whole pipeline, which decides its actions.
 //! The policy partitions the [`TraversalOutline`] of this traversal into sub-traversals. If a stage

@@ -59,9 +59,9 @@ pub fn rule_of(
     }
 }
 
-/// A cache of masks of recent traversals, with the hidden words removed.
+/// A cache from the mask of a recent traversal to its bits of headers.
 ///
-/// Traversals share masks, so LTM rules share the reduced masks.
+/// The words of hidden state are removed. Traversals share masks, so LTM rules share the results.
 #[derive(Debug)]
 pub struct HeaderMasks(Box<[Option<(SparseMask, SparseMask)>]>);
 
@@ -69,7 +69,7 @@ pub struct HeaderMasks(Box<[Option<(SparseMask, SparseMask)>]>);
 const MASKS_KEPT: usize = 256;
 
 impl HeaderMasks {
-    /// Returns the mask without its hidden words.
+    /// Returns the mask without the words of hidden state.
     #[expect(clippy::cast_possible_truncation, reason = "only low bits of the hash are used")]
     fn of(&mut self, mask: &SparseMask) -> &SparseMask {
         let place = fold(0, mask.address() as u64) as usize % MASKS_KEPT;

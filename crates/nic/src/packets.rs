@@ -287,7 +287,7 @@ mod tests {
             })
     }
 
-    /// Returns the rewrite to these headers, as far as a single rule can express it.
+    /// Returns the part of the rewrite to these headers that a single rule can express.
     fn rewrite_to(wanted: &TestHeaders) -> Match {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         let mut write = |field, value| {

@@ -469,7 +469,7 @@ mod tests {
         assert_eq!((own.lacp, own.lacp_time), (BondLacp::Passive, BondLacpTime::Fast));
         assert_eq!(own.lacp_port_priority, BTreeMap::from([("p1".into(), 5), ("p2".into(), 60)]));
         let wrong = bond("bond0", &words("members=p1,p2 lacp_port_id=5")).unwrap_err();
-        assert!(wrong.contains("PORT:NUMBER between commas"), "{wrong}");
+        assert!(wrong.contains("PORT:NUMBER, separated by commas"), "{wrong}");
         let wrong = bond("bond0", &words("slaves=p1,p2")).unwrap_err();
         assert!(wrong.contains("slaves"), "{wrong}");
         assert!(bond("bond0", &words("members=p1,p2 mode=broadcast")).is_err());

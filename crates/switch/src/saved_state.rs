@@ -126,7 +126,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// If the state has a later format, or its configuration is not valid. After an error, nothing
+    /// If the state has a newer format, or its configuration is not valid. After an error, nothing
     /// has changed.
     pub async fn restore(&self, state: &SavedState) -> Result<ReloadReport, SwitchError> {
         restore(&self.control, state).await
@@ -380,7 +380,8 @@ fn merge(running: &Config, saved: &Config) -> Config {
 pub(crate) fn config_in_force(settings: &Config, bridges: &BridgeRegistry) -> Config {
     let bridges = bridges.iter().map(|bridge| {
         let ports = bridge.ports.values().filter(|port| {
-            // The local port belongs to its bridge. Only an embedding program opens unbound ports.
+            // The local port belongs to its bridge. A program that embeds the switch opens unbound
+            // ports itself.
             port.settings.name != bridge.settings.name && port.settings.kind != PortType::Unbound
         });
         let ports = ports.map(|port| {

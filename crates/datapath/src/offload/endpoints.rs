@@ -47,7 +47,7 @@ pub struct OffloadCandidate {
     pub key: FlowKey,
     /// The time of the miss, or of the forecast.
     pub missed: Time,
-    /// The forecast; `None` if a packet is the candidate.
+    /// The forecast of the flow; `None` if a packet missed.
     pub forecast: Option<DeviceForecast>,
 }
 

@@ -30,7 +30,7 @@ pub(super) trait SharedOutput: Send {
     /// Returns the offloads that the output can apply to `packet`.
     fn capabilities_for(&self, packet: &Packet) -> Capabilities;
 
-    /// Sends packets, first to last, as far as the output takes them; never blocks.
+    /// Sends packets, first to last, until the output takes no more; never blocks.
     fn send<'a>(&mut self, packets: impl ExactSizeIterator<Item = &'a Packet>) -> SentFrames;
 }
 

@@ -2,9 +2,10 @@
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-/// The items of a list: `name` or `name=value`, between commas or white space.
+/// The items of a list, separated by commas or white space.
 ///
-/// A comma inside parentheses or quotes belongs to the value: `packet_type=(1,0x800)`.
+/// An item is `name` or `name=value`. A comma inside parentheses or quotes belongs to the value:
+/// `packet_type=(1,0x800)`.
 ///
 /// ```
 /// use shunt_flow::text::items;

@@ -35,11 +35,11 @@ pub(super) struct StageEntry {
 /// The classes of entries in the order of eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UseClass {
-    /// Entries that were not used since they were made, as far as known.
+    /// Entries without a known use since they were made.
     New,
     /// Entries that were used since they were made.
     Used,
-    /// Entries of large flows, as far as the owner of the chain knows.
+    /// Entries that the owner of the chain knows as those of large flows.
     Large,
 }
 

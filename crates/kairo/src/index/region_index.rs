@@ -418,7 +418,7 @@ impl RegionIndex {
         self.found = found;
     }
 
-    /// Returns the visit of a reference, unless the entry is retired.
+    /// Returns the visit that `row` refers to, unless its entry is retired.
     fn visit(&self, row: VisitRef) -> Option<&Visit> {
         visit_of(self.entries.watched(row.entry)?, row)
     }

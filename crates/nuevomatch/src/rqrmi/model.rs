@@ -22,6 +22,8 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RmiStage {
     pub(crate) nets: Vec<CompiledNet>,
-    /// The largest output: the last net of the next stage, or the last position.
+    /// The largest output: the index of the last net of the next stage.
+    ///
+    /// For the last stage, the largest output is the last position.
     pub(crate) limit: f32,
 }

@@ -99,6 +99,7 @@ impl Replica {
         Ok(is_notified)
     }
 
+    /// Returns whether the program must be notified of the change of a row.
     fn is_notified(&self, table: usize, change: &RowChange) -> bool {
         let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
         let is_read = self.is_read.get(table).map(Vec::as_slice).unwrap_or_default();

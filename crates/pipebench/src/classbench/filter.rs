@@ -173,9 +173,11 @@ fn read_prefix(scan: &mut Scan<'_>, expected: &'static str) -> Result<AddressPre
 
 /// Parses `low : high`, as in filter and parameter files.
 pub(super) fn read_range(scan: &mut Scan<'_>) -> Result<PortRange, TextError> {
-    let low = scan.value("a port from 0 to 65535", decimal)?;
+    let low = scan.value("the lowest port, from 0 to 65535", decimal)?;
     scan.mark(':', "`:` between the lowest and the highest port")?;
-    scan.value("a port from the lowest to 65535", |word| PortRange::new(low, decimal(word)?))
+    scan.value("the highest port, from the lowest port to 65535", |word| {
+        PortRange::new(low, decimal(word)?)
+    })
 }
 
 fn read_protocol(scan: &mut Scan<'_>) -> Result<Option<u8>, TextError> {
@@ -229,7 +231,12 @@ mod tests {
         let cases = [
             (LINE.replace('@', ""), 1, "`@`, with which each filter begins", "192.0.2.1"),
             (LINE.replace("/24", "/33"), 12, "a prefix length from 0 to 32", "33"),
-            (LINE.replace("80 : 80", "80 : 79"), 40, "a port from the lowest to 65535", "79"),
+            (
+                LINE.replace("80 : 80", "80 : 79"),
+                40,
+                "the highest port, from the lowest port to 65535",
+                "79",
+            ),
             (
                 LINE.replace("80 : 80", "80 - 80"),
                 38,

@@ -20,7 +20,7 @@ enum Section {
     Scale,
     Protocols,
     Flags,
-    /// A section of a later version of the format, which is ignored.
+    /// A section of a newer version of the format, which is ignored.
     Extra,
     SourceRanges,
     SourcePorts,
@@ -174,7 +174,7 @@ fn read_port(scan: &mut Scan<'_>) -> Result<(PortRange, f64), TextError> {
 }
 
 fn read_lengths(lengths: &mut Lengths, scan: &mut Scan<'_>) -> Result<(), TextError> {
-    let total = scan.value("prefix lengths together, from 0 to 64", |word| {
+    let total = scan.value("the sum of both prefix lengths, from 0 to 64", |word| {
         decimal(word).filter(|total| *total <= TOTAL_MAX)
     })?;
     scan.mark(',', "`,` and the share of these lengths")?;
@@ -188,7 +188,7 @@ fn read_lengths(lengths: &mut Lengths, scan: &mut Scan<'_>) -> Result<(), TextEr
 }
 
 fn read_nesting(scan: &mut Scan<'_>) -> Result<u32, TextError> {
-    scan.value("how many prefixes may contain each other, a number", decimal)
+    scan.value("the number of prefixes that may contain each other", decimal)
 }
 
 fn read_level(branching: &mut Branching, scan: &mut Scan<'_>) -> Result<(), TextError> {

@@ -49,7 +49,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Generates the workload of a name.
+    /// Generates the workload that `name` describes.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Workload {
     }
 }
 
-/// The rules and flows of a workload name, and the source of the flows.
+/// The rules and flows of a workload, and the origins of the flows.
 struct RulesAndFlows {
     rules: Vec<RuleLine>,
     classes: Vec<FlowOrigin>,

@@ -158,7 +158,7 @@ fn matched_values(rule: &BaseRule) -> Tuple {
     macs.into_iter().chain(tuple(&rule.filter)).collect()
 }
 
-/// The filters of a workload name.
+/// The filters of a workload, and their origin.
 struct Filters {
     all: Vec<Filter>,
     /// True if the filters were generated; false if they come from a file.

@@ -76,7 +76,7 @@ impl<'a> TextSlice<'a> {
         Items { rest: self }
     }
 
-    /// Returns the slices between commas outside quotes.
+    /// Splits the text at the commas outside quotes.
     pub(super) fn list(self) -> impl Iterator<Item = Self> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {

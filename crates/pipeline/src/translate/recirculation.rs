@@ -6,9 +6,10 @@
 //! [`needs_headers`] decides, much like `recirc_for_mpls` of Open vSwitch. The first step that
 //! needs such a header stays on the agenda, and the cache entry ends.
 //!
-//! The continuation has the steps up to the end of the nearest clone, bucket or patch port. These
-//! steps belong to the copy, which the datapath parses again. The translation continues at once
-//! with the steps after that end, and with the restored packet. Lookups and depth are summed up
+//! A clone, a bucket or a patch port works on a copy of the packet. Within it, the continuation
+//! has only the remaining steps of the copy, which the datapath parses again. The translation
+//! continues at once with the steps after the clone, bucket or patch port, and with the restored
+//! packet. Lookups and depth are summed up
 //! along a chain of recirculations, and the length of the chain is bounded.
 
 use shunt_flow::{FieldId, Match, PortNo, field::Prerequisite, rewrite::TtlCopy};

@@ -9,7 +9,7 @@ use super::{
     Arguments, DaemonError, InheritedSockets,
     descriptor_store::ServiceDescriptors,
     random_seed,
-    state_file::{Resumed, StateFile, StateReadError, keep_later},
+    state_file::{Resumed, StateFile, StateReadError, copy_newer},
     tls_identity,
 };
 use crate::config::ConfigFile;
@@ -50,11 +50,11 @@ fn read_state(arguments: &Arguments, file: &ConfigFile) -> Result<Option<StateFi
     let saved = match arguments.state.as_deref().map(StateFile::read).transpose() {
         Ok(saved) => saved.flatten(),
         Err(ref later @ StateReadError::Later { ref path, found }) => {
-            let copy = keep_later(path, found).map_err(DaemonError::State)?;
+            let copy = copy_newer(path, found).map_err(DaemonError::State)?;
             let copy = copy.display();
             error!(
                 "state file {later}: the daemon starts without it, and keeps it as {copy}: install the \
-                 later version and move the file back"
+                 newer version and move the file back"
             );
             None
         }

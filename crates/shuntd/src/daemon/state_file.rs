@@ -163,7 +163,7 @@ impl StateFile {
     /// # Errors
     ///
     /// A message that names the file, if it cannot be read, is not a state file, or was written by
-    /// a later version of the daemon.
+    /// a newer version of the daemon.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, StateReadError> {
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -173,7 +173,7 @@ impl StateFile {
                 return Err(StateReadError::Invalid(problem));
             }
         };
-        // Only the key `format` is read: other keys of a later format are not known.
+        // Only the key `format` is read: other keys of a newer format are not known.
         if let Ok(AnyStateFile { state: StateFormat { format } }) = serde_json::from_slice(&text)
             && format > SavedState::FORMAT
         {
@@ -252,9 +252,9 @@ pub(crate) enum StateReadError {
     /// The file cannot be read, or is not a state file.
     #[error("{0}")]
     Invalid(String),
-    /// A later version of the daemon wrote the file, in a newer format.
+    /// A newer version of the daemon wrote the file, in a newer format.
     #[error(
-        "{} has format {found} of a later version, and shuntd {} reads formats up to {}",
+        "{} has format {found} of a newer version, and shuntd {} reads formats up to {}",
         path.display(), env!("CARGO_PKG_VERSION"), SavedState::FORMAT
     )]
     Later {
@@ -277,18 +277,18 @@ struct StateFormat {
     format: u32,
 }
 
-/// Maximum number of copies of state files with the same later format.
-const LATER_COPIES_MAX: u32 = 100;
+/// Maximum number of copies of state files with the same newer format.
+const NEWER_COPIES_MAX: u32 = 100;
 
-/// Copies a state file of a later version, because the daemon will replace it.
+/// Copies a state file of a newer version, because the daemon will replace it.
 ///
 /// Earlier copies stay. An existing copy with the same content is used again.
 ///
 /// # Errors
 ///
 /// If the copy cannot be written, or if there are too many copies; the message names the files.
-pub(crate) fn keep_later(path: &Path, format: u32) -> Result<PathBuf, String> {
-    for number in 1..=LATER_COPIES_MAX {
+pub(crate) fn copy_newer(path: &Path, format: u32) -> Result<PathBuf, String> {
+    for number in 1..=NEWER_COPIES_MAX {
         let mut copy = path.as_os_str().to_owned();
         copy.push(format!(".format-{format}"));
         if number > 1 {
@@ -316,7 +316,7 @@ pub(crate) fn keep_later(path: &Path, format: u32) -> Result<PathBuf, String> {
     }
     let path = path.display();
     Err(format!(
-        "cannot copy {path}: {LATER_COPIES_MAX} other copies of format {format} exist: remove some of \
+        "cannot copy {path}: {NEWER_COPIES_MAX} other copies of format {format} exist: remove some of \
          {path}.format-{format}*"
     ))
 }

@@ -17,13 +17,13 @@ const SFLOW: [Metric<SflowStatus>; 4] = [
     (
         "shunt_sflow_datagrams_total",
         "counter",
-        "sFlow datagrams of a bridge that were sent, counted for each collector.",
+        "sFlow datagrams that a bridge sent, counted for each collector.",
         |own| own.datagrams.into(),
     ),
     (
         "shunt_sflow_datagrams_lost_total",
         "counter",
-        "sFlow datagrams of a bridge that could not be sent.",
+        "sFlow datagrams that a bridge could not send.",
         |own| own.datagrams_lost.into(),
     ),
 ];
@@ -51,13 +51,13 @@ const NETFLOW: [Metric<NetflowStatus>; 5] = [
     (
         "shunt_netflow_datagrams_total",
         "counter",
-        "NetFlow datagrams of a bridge that were sent, counted for each collector.",
+        "NetFlow datagrams that a bridge sent, counted for each collector.",
         |own| own.datagrams.into(),
     ),
     (
         "shunt_netflow_datagrams_lost_total",
         "counter",
-        "NetFlow datagrams of a bridge that could not be sent.",
+        "NetFlow datagrams that a bridge could not send.",
         |own| own.datagrams_lost.into(),
     ),
 ];
@@ -93,13 +93,13 @@ const IPFIX: [Metric<IpfixStatus>; 7] = [
     (
         "shunt_ipfix_messages_total",
         "counter",
-        "IPFIX messages of a bridge that were sent, counted for each collector.",
+        "IPFIX messages that a bridge sent, counted for each collector.",
         |own| own.messages.into(),
     ),
     (
         "shunt_ipfix_messages_lost_total",
         "counter",
-        "IPFIX messages of a bridge that could not be sent.",
+        "IPFIX messages that a bridge could not send.",
         |own| own.messages_lost.into(),
     ),
 ];
@@ -108,7 +108,7 @@ const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
     (
         "shunt_collector_set_active_flows",
         "gauge",
-        "Flows of packets that rules sampled and that are not reported yet.",
+        "Flows of packets that rules sampled, not reported yet.",
         |own| own.active_flows.into(),
     ),
     (
@@ -133,13 +133,13 @@ const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
     (
         "shunt_collector_set_messages_total",
         "counter",
-        "IPFIX messages to a set of collectors that were sent, counted for each collector.",
+        "IPFIX messages sent to a set of collectors, counted for each collector.",
         |own| own.messages.into(),
     ),
     (
         "shunt_collector_set_messages_lost_total",
         "counter",
-        "IPFIX messages to a set of collectors that could not be sent.",
+        "IPFIX messages that could not be sent to a set of collectors.",
         |own| own.messages_lost.into(),
     ),
 ];

@@ -5,7 +5,7 @@ use tracing::warn;
 
 use super::desired::{DesiredBridge, NormalRule};
 
-/// The state of this rule in a bridge, as far as the daemon handles it.
+/// The state of this rule in a bridge, and the daemon's handling of it.
 #[derive(Debug)]
 pub(super) struct NormalRuleState {
     /// The present handling of the rule.

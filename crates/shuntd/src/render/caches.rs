@@ -115,7 +115,7 @@ fn ltm_entries(caches: &Value) -> String {
         }
     }
     let mut rows = vec![vec!["thread".to_owned(), "hits".into(), "partial hits".into()]];
-    let coverage = ["traversals covered", "pairwise estimate", "published estimate"];
+    let coverage = ["traversals covered", "estimate by pairs", "estimate of paper"];
     rows[0].extend(coverage.map(str::to_owned));
     let stages = list(&chain["stages"]).len();
     rows[0].extend((0..stages).map(|stage| format!("stage {stage}")));

@@ -25,7 +25,7 @@ fn collector_set(set: &Value) -> String {
         counted(count(&set["flows"]), "flow"),
         counted(count(&set["samples"]), "sample"),
         counted(count(&set["messages"]), "message"),
-        count(&set["active_flows"]),
+        counted(count(&set["active_flows"]), "flow"),
         losses_text(set, &[("flows_lost", "flow"), ("messages_lost", "message")]),
         problem_suffix(set),
     )
@@ -64,7 +64,7 @@ fn netflow(netflow: &Value) -> String {
         count(&netflow["engine"]),
         counted(count(&netflow["flows"]), "flow"),
         counted(count(&netflow["datagrams"]), "datagram"),
-        count(&netflow["active_flows"]),
+        counted(count(&netflow["active_flows"]), "flow"),
         losses_text(netflow, &[("flows_lost", "flow"), ("datagrams_lost", "datagram")]),
         problem_suffix(netflow),
     )
@@ -83,7 +83,7 @@ fn ipfix(ipfix: &Value) -> String {
         counted(count(&ipfix["flows"]), "flow"),
         counted(count(&ipfix["samples"]), "sample"),
         counted(count(&ipfix["messages"]), "message"),
-        count(&ipfix["active_flows"]),
+        counted(count(&ipfix["active_flows"]), "flow"),
         losses_text(
             ipfix,
             &[("samples_dropped", "sample"), ("flows_lost", "flow"), ("messages_lost", "message")]
@@ -141,13 +141,14 @@ mod tests {
             "flows": 1, "flows_lost": 0, "datagrams": 1, "datagrams_lost": 0, "problem": null});
         let shown = exports(&json!({"netflow": exporter}));
         let options = "targets=192.0.2.1 active_timeout=-1 engine_type=2 engine_id=1";
-        let expected = format!("    netflow ({options}, sent 1 flow in 1 datagram, 7 active)\n");
+        let expected =
+            format!("    netflow ({options}, sent 1 flow in 1 datagram, 7 flows active)\n");
         assert_eq!(shown, expected);
         exporter["add_id_to_interface"] = json!(true);
         exporter["flows_lost"] = json!(3);
         let shown = exports(&json!({"netflow": exporter}));
         assert!(shown.contains("engine_id=1 add_id_to_interface, sent"), "{shown}");
-        assert!(shown.ends_with("7 active, lost 3 flows)\n"), "{shown}");
+        assert!(shown.ends_with("7 flows active, lost 3 flows)\n"), "{shown}");
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
             "messages": 3, "messages_lost": 1, "active_flows": 4, "problem": null});
         let shown = exports(&json!({"collector_sets": [set]}));
         let options = "targets=192.0.2.1 cache_active_timeout=60 cache_max_flows=9";
-        let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 1 message";
+        let sent = "sent 1 flow of 5 samples in 3 messages, 4 flows active, lost 1 message";
         assert_eq!(shown, format!("    collector-set 7 ({options}, {sent})\n"));
     }
 
@@ -170,7 +171,7 @@ mod tests {
         let shown = exports(&json!({"ipfix": exporter}));
         let options = "targets=192.0.2.1 sampling=64 obs_domain_id=1 obs_point_id=2 \
                        cache_active_timeout=60 cache_max_flows=1000";
-        let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 2 samples, lost 7 flows, \
+        let sent = "sent 1 flow of 5 samples in 3 messages, 4 flows active, lost 2 samples, lost 7 flows, \
                     lost 1 message";
         assert_eq!(shown, format!("    ipfix ({options}, {sent})\n"));
         exporter["virtual_obs_id"] = json!("vm7");

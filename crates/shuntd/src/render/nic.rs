@@ -91,7 +91,7 @@ pub(crate) fn nic(nic: &Value) -> String {
     if rule_space.is_object() {
         let estimates = ["pairwise", "published"].map(|key| count(&rule_space[key]));
         let estimates = format!(
-            "traversals covered ({} pairwise, {} published estimate)",
+            "traversals covered (estimates: {} by pairs of entries, {} by the Gigaflow paper)",
             estimates[0], estimates[1]
         );
         line("nic coverage", count(&rule_space["exact"]), &estimates);
@@ -202,7 +202,7 @@ mod tests {
             "nic partial                2   33.3 %",
             "nic created                4  used by 1.50 traversals on average",
             "nic shared                 2",
-            "nic coverage               7  traversals covered (6 pairwise, 5 published estimate)",
+            "nic coverage               7  traversals covered (estimates: 6 by pairs of entries, 5 by the Gigaflow paper)",
             "nic dropped                1  rule",
             "nic dropped                2  representor",
             "in stages 2/8, 1/8",

@@ -255,7 +255,7 @@ fn file_of_later_version_is_kept_aside() {
     assert!(host.answer(&["show"]).contains("br0"), "as the configuration file says");
     let log = host.log();
     let words =
-        "state.json has format 99 of a later version, and shuntd 0.1.0 reads formats up to 4";
+        "state.json has format 99 of a newer version, and shuntd 0.1.0 reads formats up to 4";
     assert!(log.contains(words), "{log}");
     let copy = |name: &str| fs::read_to_string(host.folder.path().join(name));
     assert_eq!(copy("state.json.format-99").unwrap(), later);

@@ -246,7 +246,8 @@ pub enum PortType {
     Dpdk,
     /// A port without a device that the switch opens.
     ///
-    /// Such a port is a local port without a device, or a port that an embedding program supplies.
+    /// Such a port is a local port without a device, or a port of the program that embeds the
+    /// switch.
     Unbound,
 }
 

@@ -207,7 +207,7 @@ settings! {
     caches.gigaflow.offload.device_id: number(),
     caches.gigaflow.offload.device_config: path(),
     caches.gigaflow.offload.bridge: text(),
-    caches.gigaflow.offload.ports: numbers_in("whole numbers between commas"),
+    caches.gigaflow.offload.ports: numbers_in("whole numbers, separated by commas"),
     caches.gigaflow.offload.stages: number(),
     caches.gigaflow.offload.stage_entries: number(),
     caches.gigaflow.offload.masks: number(),
@@ -229,7 +229,7 @@ settings! {
 }
 
 /// The allowed values of a list of VLANs, for errors.
-const VLANS_RANGE: &str = "VLANs from 0 to 4095 between commas";
+const VLANS_RANGE: &str = "VLANs from 0 to 4095, separated by commas";
 
 /// The allowed values of a number of 32 bits that is not 0, for errors.
 const POSITIVE_RANGE: &str = "from 1 to 4294967295";
@@ -449,7 +449,7 @@ impl<'a> SettingValue<'a> {
         list.split(',').map(str::trim).filter(|_| !list.is_empty())
     }
 
-    /// Parses numbers between commas; `range` describes the allowed numbers.
+    /// Parses numbers, separated by commas; `range` describes the allowed numbers.
     fn numbers_in<T: FromStr>(self, range: &'static str) -> Result<Vec<T>, SwitchError> {
         let numbers: Result<_, _> = self.parts().map(str::parse).collect();
         numbers.map_err(|_| self.out_of_range(range))
@@ -469,7 +469,7 @@ impl<'a> SettingValue<'a> {
         };
         let pairs: Option<_> = self.parts().map(pair).collect();
         pairs.ok_or_else(|| {
-            self.out_of_range("PORT:NUMBER between commas, with numbers up to 65535")
+            self.out_of_range("PORT:NUMBER, separated by commas, with numbers up to 65535")
         })
     }
 

@@ -236,7 +236,7 @@ impl Structure {
         self.require_open(bridge, &name, entered).await.map(|_| ())
     }
 
-    /// Adds a port that an embedding program supplies.
+    /// Adds a port that the program with the switch in it supplies.
     pub(crate) async fn add_own_port(
         &self,
         bridge: &str,

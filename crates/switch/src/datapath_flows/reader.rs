@@ -47,7 +47,7 @@ pub struct DatapathFlowFilter<'a> {
 }
 
 impl DatapathFlowFilter<'_> {
-    /// Returns whether entries of an owner are selected; `None` is the NIC.
+    /// Returns whether entries of a packet thread (`None`: of the NIC) are selected.
     #[must_use]
     pub fn selects_owner(&self, thread: Option<u16>) -> bool {
         self.is_offloaded.is_none_or(|offloaded| offloaded == thread.is_none())

@@ -21,7 +21,7 @@ use crate::{
     ports::{bridges::Bridges, port::BridgePort, registry::BridgeState, set_down::DevicesSetDown},
 };
 
-/// The effect of a new reading of a device.
+/// A change of the device of a port, by its effect on the published state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DeviceChange {
     /// The device has not changed.
@@ -107,7 +107,7 @@ impl BridgePort {
 
     /// Returns the state of the device at the last check.
     ///
-    /// With `asks_driver`, the reading has no link mode, so that the driver is asked again.
+    /// With `asks_driver`, the result has no link mode, so that the driver is asked again.
     pub(crate) fn last_reading(&self, asks_driver: bool) -> DeviceReading {
         let link_mode = (!asks_driver).then_some(self.link_mode);
         DeviceReading { state: self.device, link_up: self.link_up, link_mode, lost: None }
@@ -115,7 +115,7 @@ impl BridgePort {
 
     /// Reads the state of the open device and its link, and logs changes.
     ///
-    /// The driver is asked only if the reading has changed, or if `asks_driver` is true.
+    /// The driver is asked only if the state or the link has changed, or if `asks_driver` is true.
     pub(crate) fn refresh_device(&mut self, asks_driver: bool) -> DeviceChange {
         let Some(open) = &self.open else { return DeviceChange::None };
         let (state, link_up) = (open.device_state(), open.link_up());
@@ -124,7 +124,7 @@ impl BridgePort {
         self.note_device(&DeviceReading { state, link_up, link_mode, lost: None })
     }
 
-    /// Stores a reading of the open device and its link, and logs changes.
+    /// Stores the current state of the open device and its link, and logs changes.
     pub(crate) fn note_device(&mut self, reading: &DeviceReading) -> DeviceChange {
         let (name, link_up) = (&self.settings.name, reading.link_up);
         let mut change = DeviceChange::None;
@@ -370,7 +370,7 @@ impl Bridges {
         Ok(port.and_then(|port| port.take_up_work(self.set_down())))
     }
 
-    /// Publishes a changed reading of a device.
+    /// Publishes a change of the device of a port.
     pub(crate) fn publish_device(&self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
         match change {
             DeviceChange::None => {}

@@ -20,7 +20,7 @@ use crate::{
 pub struct EvictionStatus {
     /// Name of the engine in the configuration.
     ///
-    /// Empty if an embedding program supplied the engine.
+    /// Empty if the program that embeds the switch supplied the engine.
     pub engine: &'static str,
     /// Newest version that was applied to the engine.
     pub version: u64,

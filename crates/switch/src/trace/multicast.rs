@@ -32,7 +32,7 @@ const fn flood_text(reason: MulticastFloodReason) -> &'static str {
     match reason {
         MulticastFloodReason::Query => "a query of IGMP or MLD, which multicast snooping reads",
         MulticastFloodReason::OtherIgmp => "a message of IGMP that is neither a query nor a report",
-        MulticastFloodReason::LinkLocal => "the destination is a multicast group of the link",
+        MulticastFloodReason::LinkLocal => "the destination is a link-local multicast address",
         MulticastFloodReason::Unregistered => "no host has reported the multicast group",
     }
 }

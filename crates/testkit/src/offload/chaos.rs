@@ -1,4 +1,6 @@
-//! An offload device that misbehaves as far as the contract allows: slow, out of order, full or lost.
+//! An offload device with the faults that the contract allows.
+//!
+//! The device is slow, full or lost, or confirms operations out of order.
 //!
 //! `Chaos` wraps another device and delays operations at random. The device keeps the contract:
 //! every operation is completed once, and after `Restored` the device holds exactly the confirmed
@@ -122,13 +124,13 @@ impl<T: OffloadDevice> Chaos<T> {
         self.random >> 8
     }
 
-    /// Returns whether an event happens, which it does `often` times in 256.
+    /// Returns true with a probability of `often` / 256.
     fn draw_event(&mut self, often: u8) -> bool {
         self.draw() % 256 < u64::from(often)
     }
 
-    /// Restarts the device, if that happens now; returns whether it did.
-    fn restarts(&mut self, events: &mut Vec<OffloadEvent>) -> bool {
+    /// Restarts the device with the set probability; returns whether it restarted.
+    fn maybe_restart(&mut self, events: &mut Vec<OffloadEvent>) -> bool {
         let Some((often, restart)) = self.restart else { return false };
         let happens = self.draw_event(often);
         if happens {
@@ -246,7 +248,7 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
         if self.draw_event(self.settings.delay) {
             return;
         }
-        if self.state == ConnectionState::There && self.restarts(events) {
+        if self.state == ConnectionState::There && self.maybe_restart(events) {
             return;
         }
         match self.state {

@@ -32,7 +32,7 @@ pub(crate) struct QueueSettings {
     pub(crate) size: u32,
     pub(crate) direction: Direction,
     pub(crate) features: VirtioFeatures,
-    /// The position of an earlier back-end, as far as the front-end knows.
+    /// The position of an earlier back-end, which the front-end stored.
     pub(crate) base: u32,
 }
 

@@ -227,8 +227,9 @@ impl Ring {
     /// The status word names the current owner of the slot.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a slot begins with its status word, aligned to 16, and lives as long as the ring;
-        // both sides access the word atomically. The address is that of a slot, since `layout` is that
-        // of the ring: `new` has set it, or the caller of `inherit` has checked it.
+        // both sides access the word atomically. `slot` returns the address of a slot, since
+        // `layout` is the layout of the ring: `new` has set it, or the caller of `inherit` has
+        // checked it.
         unsafe { AtomicU32::from_ptr(self.slot().as_ptr().cast()) }
     }
 }
@@ -331,9 +332,9 @@ impl Slot<'_> {
     pub(super) fn content(&self) -> SlotContent<'_> {
         let slot = self.ring.slot();
         // SAFETY: the slot begins with this header, written before the slot was passed to the
-        // reader; the kernel does not write to it until it is returned. The address is that of a
-        // slot, since `layout` is the layout of the ring: `new` has set it, or the caller of
-        // `inherit` has checked it.
+        // reader; the kernel does not write to it until it is returned. `slot` returns
+        // the address of a slot, since `layout` is the layout of the ring: `new` has set it, or the
+        // caller of `inherit` has checked it.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
         let tag = tag(header.tp_status, header.tp_vlan_tpid, header.tp_vlan_tci);
         if header.tp_status & libc::TP_STATUS_COPY != 0 {

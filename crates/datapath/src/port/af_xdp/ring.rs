@@ -154,8 +154,9 @@ impl<T: RingEntry> ProducerRing<T> {
                 return false;
             }
         }
-        // SAFETY: the entry is free: the kernel has taken it, and does not read it before the
-        // producer's word counts it. The entry lies inside the mapping and is aligned.
+        // SAFETY: the entry is free: the kernel has taken its earlier value, and reads the new one
+        // only after `publish` has raised the producer index. The entry lies inside the
+        // mapping and is aligned.
         unsafe { self.map.entry(self.written).write(entry) };
         self.written = self.written.wrapping_add(1);
         true

@@ -150,7 +150,7 @@ impl LinkRelation {
         for (position, delta) in query.all() {
             #[cfg(any(test, feature = "testing"))]
             self.fault.pass_point();
-            if let Some((name, test)) = self.key_asked(delta) {
+            if let Some((name, test)) = self.lookup_key(delta) {
                 delta_queries.by_key.push((name, DeltaQuery { rank: HIGHEST, position, test }));
             }
             if let Some(rule) = query.added_rule(delta) {
@@ -214,7 +214,7 @@ impl LinkRelation {
     /// Returns the key to look up for a delta, and the test that found rows must pass.
     ///
     /// `None` for an added rule.
-    fn key_asked(&self, delta: &Delta) -> Option<(u64, RemainingTest)> {
+    fn lookup_key(&self, delta: &Delta) -> Option<(u64, RemainingTest)> {
         match delta {
             Delta::Changed(object) => Some((self.object_key(object), RemainingTest::Read)),
             Delta::Rule(RuleDelta { rule, change }) => match change {

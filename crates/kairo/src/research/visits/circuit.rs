@@ -45,7 +45,7 @@ type StepRelation = Rc<RefCell<Box<VisitRelation>>>;
 /// A circuit, which joins the visits of a relation with changes.
 struct VisitCircuit {
     circuit: RootCircuit,
-    /// The operators, in the order of the data.
+    /// The operators, each after the operators of its inputs.
     operators: Vec<NodeId>,
     relation: StepRelation,
     /// The owner of the operators.

@@ -69,7 +69,7 @@ const IPV6: u16 = 0x86dd;
 const IGMP: u128 = 2;
 const ICMPV6: u128 = 58;
 
-/// The group of all nodes of a link.
+/// The link-local group of all nodes.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Returns the kind of an IP packet; `None` for a packet other than IP.

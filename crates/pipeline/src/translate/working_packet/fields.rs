@@ -42,7 +42,7 @@ impl WorkingPacket {
         }
     }
 
-    /// Writes the port field of the packet's transport protocol, if it is in `ports`.
+    /// Writes the field of `ports` that the packet has, if there is one.
     pub(in crate::translate) fn set_port(&mut self, ports: [FieldId; 3], port: u16) {
         if let Some(field) = ports.into_iter().find(|field| self.has_field(*field)) {
             self.write(field, port.into(), u128::MAX);
