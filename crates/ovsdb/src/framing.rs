@@ -100,10 +100,13 @@ impl JsonFramer {
         if let (0, Some(byte)) = (*scanned, bytes.first().filter(|byte| **byte != b'{')) {
             return Err(FramingError::NotAnObject(*byte));
         }
-        for (position, byte) in bytes.iter().enumerate().take(*bytes_max).skip(*scanned) {
+        let mut rest = bytes.get(*scanned..bytes.len().min(*bytes_max)).unwrap_or_default();
+        let end = scanned.saturating_add(rest.len());
+        while let Some((byte, after)) = rest.split_at(nesting.plain_bytes(rest)).1.split_first() {
             if nesting.add_byte(*byte)? {
-                return Ok(Some(position.saturating_add(1)));
+                return Ok(Some(end.saturating_sub(after.len())));
             }
+            rest = after;
         }
         *scanned = bytes.len();
         if bytes.len() > *bytes_max {
@@ -123,6 +126,16 @@ impl JsonFramer {
 }
 
 impl JsonNesting {
+    /// Returns the number of first bytes that only continue a string.
+    fn plain_bytes(&self, bytes: &[u8]) -> usize {
+        if !self.in_string || self.is_escaped {
+            return 0;
+        }
+        // Most bytes of a long message are in strings, and this search is a short loop.
+        let end = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\'));
+        end.unwrap_or(bytes.len())
+    }
+
     /// Adds a byte, and returns whether it ends the message.
     fn add_byte(&mut self, byte: u8) -> Result<bool, FramingError> {
         if self.is_escaped {
@@ -174,6 +187,38 @@ mod tests {
             let found = messages(&chunks).unwrap();
             prop_assert_eq!(found.len(), 3);
             prop_assert_eq!(Ok(found), messages(&[stream]));
+        }
+    }
+
+    /// Finds the end of a message byte by byte.
+    fn slow_end(bytes: &[u8]) -> Result<Option<usize>, FramingError> {
+        let mut nesting = JsonNesting { depth: 0, in_string: false, is_escaped: false };
+        for (position, byte) in bytes.iter().enumerate() {
+            if nesting.add_byte(*byte)? {
+                return Ok(Some(position + 1));
+            }
+        }
+        Ok(None)
+    }
+
+    proptest! {
+        /// The end of a message is that of a search byte by byte, in any chunks.
+        #[test]
+        fn the_end_of_a_message_is_found(
+            rest in prop::collection::vec(prop::sample::select(&b"{}[]\"\"\\ab"[..]), 0..80),
+            length in 1..20_usize,
+        ) {
+            let stream = [b"{", rest.as_slice()].concat();
+            let mut framer = JsonFramer::new(1000);
+            let mut found = Ok(None);
+            for chunk in stream.chunks(length) {
+                framer.push(chunk);
+                found = framer.find_end();
+                if found != Ok(None) {
+                    break;
+                }
+            }
+            prop_assert_eq!(found, slow_end(&stream));
         }
     }
 

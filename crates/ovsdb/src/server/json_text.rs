@@ -20,7 +20,7 @@ impl<'a> JsonText<'a> {
 
     /// Reads a byte of punctuation, or a digit.
     pub(super) fn token(&mut self, token: u8) -> Option<()> {
-        self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
+        self.skip_blank();
         if self.rest.as_bytes().first() != Some(&token) {
             return None;
         }
@@ -29,8 +29,16 @@ impl<'a> JsonText<'a> {
     }
 
     /// Reads the end of the text.
-    pub(super) fn end(self) -> Option<()> {
-        self.rest.trim_start_matches([' ', '\t', '\n', '\r']).is_empty().then_some(())
+    pub(super) fn end(mut self) -> Option<()> {
+        self.skip_blank();
+        self.rest.is_empty().then_some(())
+    }
+
+    /// Skips the space between two parts of the text, which is mostly absent.
+    fn skip_blank(&mut self) {
+        if self.rest.as_bytes().first().is_some_and(|byte| *byte <= b' ') {
+            self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
+        }
     }
 
     /// Reads a string without escapes.
