@@ -470,7 +470,8 @@ impl Switch {
     /// Returns the packet counters of the switch, and every loss by reason and by port.
     #[must_use]
     pub fn drops(&self) -> DropStatus {
-        let status = DropStatus::of(&self.control.plane, &self.bridges());
+        let (bridges, removed) = self.bridges_and_losses(None);
+        let status = DropStatus::of(&self.control.plane, &bridges, &removed);
         let snooping_inbox_full = self.control.multicast.lost();
         DropStatus { packet_ins: self.openflow.packet_ins(), snooping_inbox_full, ..status }
     }

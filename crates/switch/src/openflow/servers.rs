@@ -35,7 +35,7 @@ use crate::{
         events::{ControlEvent, RemovedRule, SocketsToClose},
         host::BridgeHost,
     },
-    ports::bridges::Bridges,
+    ports::{bridges::Bridges, removed_losses::RemovedPortLosses},
     status::{bridge::BridgeStatus, caches::PacketInOutcomes},
     threads::data_plane::DataPlane,
 };
@@ -190,17 +190,20 @@ impl OpenFlowServers {
     }
 
     /// Returns the status of all bridges, with the states of their controllers.
+    ///
+    /// Also returns the losses of the ports that were removed before.
     pub(crate) fn bridge_status(
         &self,
         nic: Option<&NicStatus>,
         ports: Option<&BTreeSet<String>>,
-    ) -> Vec<BridgeStatus> {
+    ) -> (Vec<BridgeStatus>, RemovedPortLosses) {
         let now = self.plane.now();
         let bridges = match ports {
             None => self.bridges.lock_counted(),
             Some(_) => self.bridges.lock(),
         };
         let status = BridgeStatus::of_all(&bridges, self.plane.pipeline(), nic, now, ports);
+        let removed = bridges.removed_losses().clone();
         drop(bridges);
         let with_controllers = |(id, mut status): (BridgeId, BridgeStatus)| {
             if let Some(side) = self.servers.lock().get(&id) {
@@ -215,7 +218,7 @@ impl OpenFlowServers {
             }
             status
         };
-        status.into_iter().map(with_controllers).collect()
+        (status.into_iter().map(with_controllers).collect(), removed)
     }
 
     /// Returns the counters of packet-ins: handed over or dropped, by reason.

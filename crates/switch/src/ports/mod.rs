@@ -32,5 +32,6 @@ pub(crate) mod port;
 pub(crate) mod publication;
 pub(crate) mod qos;
 pub(crate) mod registry;
+pub(crate) mod removed_losses;
 pub(crate) mod set_down;
 pub(crate) mod vlans;

@@ -18,7 +18,9 @@ use crate::{
         lacp_actors::{check_lacp_number, lacp_port_ids, other_keys},
         numbers::NumberPool,
         port::BridgePort,
+        removed_losses::RemovedPortLosses,
     },
+    status::bridge::port_drops,
 };
 
 /// A bridge with its ports and bonds.
@@ -133,6 +135,8 @@ pub(crate) struct BridgeRegistry {
     ports_revision: u64,
     /// The port that has each device, socket or file; its options never change that.
     exclusive: HashMap<ExclusiveResource, (BridgeId, PortNo)>,
+    /// The losses of removed ports, which the totals of the switch include.
+    removed_losses: RemovedPortLosses,
 }
 
 impl Default for BridgeRegistry {
@@ -145,6 +149,7 @@ impl Default for BridgeRegistry {
             last_active: BTreeMap::new(),
             ports_revision: 0,
             exclusive: HashMap::new(),
+            removed_losses: RemovedPortLosses::default(),
         }
     }
 }
@@ -358,9 +363,15 @@ impl BridgeRegistry {
             if let Some(resource) = &port.exclusive {
                 self.exclusive.remove(resource);
             }
+            self.removed_losses.add(&port_drops(&port));
             self.note_peer(&port.settings.peer);
         }
         self.ports_revision += 1;
+    }
+
+    /// Returns the losses of removed ports.
+    pub(crate) const fn removed_losses(&self) -> &RemovedPortLosses {
+        &self.removed_losses
     }
 
     /// Replaces the options of a port; `None` if the port does not exist.

@@ -23,6 +23,7 @@ use crate::{
     ports::{
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
+        removed_losses::RemovedPortLosses,
     },
     status::{
         bfd::BfdPortStatus, bond::BondStatus, collector_set::CollectorSetStatus,
@@ -265,14 +266,25 @@ impl Switch {
     }
 
     fn bridges_where(&self, names: Option<&BTreeSet<String>>) -> Vec<BridgeStatus> {
-        let mut bridges = self.openflow.bridge_status(self.control.nic.status().as_ref(), names);
+        self.bridges_and_losses(names).0
+    }
+
+    /// Returns the status of the bridges, and the losses of the ports that were removed before.
+    ///
+    /// Each lost packet is in one of them: no port is removed between the two readings.
+    pub(crate) fn bridges_and_losses(
+        &self,
+        names: Option<&BTreeSet<String>>,
+    ) -> (Vec<BridgeStatus>, RemovedPortLosses) {
+        let nic = self.control.nic.status();
+        let (mut bridges, removed) = self.openflow.bridge_status(nic.as_ref(), names);
         for bridge in &mut bridges {
             // The bridge may have been removed meanwhile.
             if let Ok(id) = self.control.bridges.id(&bridge.name) {
                 self.control.exports.add_status(id, bridge);
             }
         }
-        bridges
+        (bridges, removed)
     }
 }
 
@@ -486,7 +498,7 @@ fn port_status(
 }
 
 /// Returns the packets that were dropped at a port, by direction and reason.
-fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
+pub(crate) fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
     let (device, nic) = (port.device_counters(), &port.nic_losses);
     let sum = |field: &dyn Fn(&PortTraffic) -> u64| -> u64 {
         port.traffic.iter().map(|traffic| field(traffic)).sum()

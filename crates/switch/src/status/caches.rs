@@ -7,6 +7,7 @@ use shunt_nic::NicDropReason;
 use crate::{
     config,
     nic::NicStatus,
+    ports::removed_losses::RemovedPortLosses,
     status::{
         bridge::{BridgePortStatus, BridgeStatus, DEVICE_LOST, PortDrops},
         chain::{GigaflowStatus, RuleSpaceStatus},
@@ -109,11 +110,14 @@ pub struct DropStatus {
     pub dropped: Vec<(&'static str, u64)>,
     /// Frames lost before a packet thread looked them up, by reason.
     ///
-    /// The losses of an embedded NIC are among them. Reasons with count 0 are omitted.
+    /// The losses of an embedded NIC and of removed ports are among them. Reasons with count 0 are
+    /// omitted.
     pub not_received: Vec<(&'static str, u64)>,
     /// Packets that devices accepted but could not send; they are counted as sent.
+    ///
+    /// The packets of removed ports are among them.
     pub device_lost: u64,
-    /// Losses at each port, which `dropped` and `not_received` include.
+    /// Losses at each present port, which `dropped` and `not_received` include.
     pub ports: Vec<PortDropStatus>,
     /// Names of bridges without rules, which drop every packet.
     pub bridges_without_rules: Vec<String>,
@@ -204,7 +208,13 @@ impl CacheStatus {
 
 impl DropStatus {
     /// Returns the packet counters and drop reasons, summed over packet threads.
-    pub(crate) fn of(plane: &DataPlane, bridges: &[BridgeStatus]) -> Self {
+    ///
+    /// `removed` has the losses of removed ports.
+    pub(crate) fn of(
+        plane: &DataPlane,
+        bridges: &[BridgeStatus],
+        removed: &RemovedPortLosses,
+    ) -> Self {
         let mut status = Self::default();
         let mut dropped = [0; DropReason::COUNT];
         for counters in plane.counters() {
@@ -223,10 +233,10 @@ impl DropStatus {
         let without_rules = bridges.iter().filter(|bridge| bridge.rules == 0);
         status.bridges_without_rules = without_rules.map(|bridge| bridge.name.clone()).collect();
         status.ports = bridges.iter().flat_map(|bridge| &bridge.ports).flat_map(lost_at).collect();
-        let lost = |direction: &str, reason: &str| -> u64 {
+        let lost = |direction: &'static str, reason: &'static str| -> u64 {
             let all = status.ports.iter().map(|port| port.drops);
             let own = all.filter(|own| (own.direction, own.reason) == (direction, reason));
-            own.map(|own| own.packets).sum()
+            own.map(|own| own.packets).sum::<u64>() + removed.lost(direction, reason)
         };
         let reasons = RxLoss::ALL.iter().map(|reason| reason.name());
         let of_nic = NicDropReason::ALL.iter().map(|reason| reason.loss_name());

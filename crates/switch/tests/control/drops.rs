@@ -32,6 +32,30 @@ async fn losses_of_ports_add_up_to_the_totals() {
     assert_eq!((of("p1").rx_dropped, of("p1").drops), (540_000, vec![lost]));
 }
 
+/// Totals are counters, so they keep the losses of a removed port and of a removed bridge.
+#[tokio::test]
+async fn totals_keep_the_losses_of_removed_ports() {
+    let fixture = SwitchFixture::start(1).await;
+    let (one, two) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
+    one.lose(50, 1);
+    two.lose(7, 3);
+    let totals = || {
+        let DropStatus { not_received, device_lost, ports, .. } = fixture.switch.drops();
+        let names: Vec<_> = ports.iter().map(|port| port.name.clone()).collect();
+        (owned_reasons(&not_received), device_lost, names.join(" "))
+    };
+    let lost = |rx: u64| owned_reasons(&[("rx_ring_full", rx)]);
+    assert_eq!(totals(), (lost(57), 4, "p1 p1 p2 p2".to_owned()));
+    fixture.switch.remove_port("p1").await.unwrap();
+    assert_eq!(totals(), (lost(57), 4, "p2 p2".to_owned()));
+    // A new port of the same name begins at 0, and adds to the totals.
+    fixture.add_port("p1", 0).await.lose(2, 0);
+    assert_eq!(totals().0, lost(59));
+    assert_eq!(fixture.port("p1").rx_dropped, 2);
+    fixture.switch.remove_bridge("br0").await.unwrap();
+    assert_eq!(totals(), (lost(59), 4, String::new()));
+}
+
 #[tokio::test]
 async fn a_flood_without_other_ports_has_a_reason() {
     let fixture = SwitchFixture::start(1).await;

@@ -188,6 +188,9 @@ async fn losses_of_the_nic_are_listed_as_drops() {
     // The losses of a port stay when the NIC is removed.
     set(&nic_fixture.fixture, "kind", "none").await.unwrap();
     assert_eq!(switch.drops().not_received, [("nic_rule", by_nic)]);
+    // The total stays when the port is removed, too.
+    switch.remove_port("p1").await.unwrap();
+    assert_eq!(switch.drops().not_received, [("nic_rule", by_nic)]);
 }
 
 #[tokio::test]
