@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// `ofp_action_type`.
-mod at {
+mod action_type {
     pub(super) const OUTPUT: u16 = 0;
     pub(super) const SET_VLAN_VID: u16 = 1;
     pub(super) const SET_VLAN_PCP: u16 = 2;
@@ -58,18 +58,18 @@ pub(super) const SUPPORTED: u32 = 0xfff;
 
 /// The actions of [`SUPPORTED`] as numbers.
 pub(crate) const STANDARD_ACTIONS: [u16; 12] = [
-    at::OUTPUT,
-    at::SET_VLAN_VID,
-    at::SET_VLAN_PCP,
-    at::STRIP_VLAN,
-    at::SET_DL_SRC,
-    at::SET_DL_DST,
-    at::SET_NW_SRC,
-    at::SET_NW_DST,
-    at::SET_NW_TOS,
-    at::SET_TP_SRC,
-    at::SET_TP_DST,
-    at::ENQUEUE,
+    action_type::OUTPUT,
+    action_type::SET_VLAN_VID,
+    action_type::SET_VLAN_PCP,
+    action_type::STRIP_VLAN,
+    action_type::SET_DL_SRC,
+    action_type::SET_DL_DST,
+    action_type::SET_NW_SRC,
+    action_type::SET_NW_DST,
+    action_type::SET_NW_TOS,
+    action_type::SET_TP_SRC,
+    action_type::SET_TP_DST,
+    action_type::ENQUEUE,
 ];
 
 /// The DSCP bits of the TOS byte.
@@ -85,8 +85,8 @@ pub(crate) fn read_action(
     body: &mut ByteReader<'_>,
 ) -> Result<(), ErrorCode> {
     let length = match kind {
-        at::SET_DL_SRC | at::SET_DL_DST | at::ENQUEUE => 12,
-        at::OUTPUT..=at::SET_TP_DST => 4,
+        action_type::SET_DL_SRC | action_type::SET_DL_DST | action_type::ENQUEUE => 12,
+        action_type::OUTPUT..=action_type::SET_TP_DST => 4,
         _ => return Err(ErrorCode::ActionType),
     };
     if body.len() != length {
@@ -95,26 +95,28 @@ pub(crate) fn read_action(
     let write =
         |field: FieldId, value: u128| Action::SetField { field, value, mask: field.value_max() };
     actions.push(match kind {
-        at::OUTPUT => Action::Output { port: port_no::widen(body.u16()?), max_len: body.u16()? },
-        at::SET_VLAN_VID => match u128::from(body.u16()?) {
+        action_type::OUTPUT => {
+            Action::Output { port: port_no::widen(body.u16()?), max_len: body.u16()? }
+        }
+        action_type::SET_VLAN_VID => match u128::from(body.u16()?) {
             vid @ 0..=0xfff => write(FieldId::DlVlan, vid),
             _ => return Err(ErrorCode::ActionArgument),
         },
-        at::SET_VLAN_PCP => match u128::from(body.u8()?) {
+        action_type::SET_VLAN_PCP => match u128::from(body.u8()?) {
             pcp @ 0..=7 => write(FieldId::DlVlanPcp, pcp),
             _ => return Err(ErrorCode::ActionArgument),
         },
-        at::STRIP_VLAN => Action::PopVlan,
-        at::SET_DL_SRC => write(FieldId::EthSrc, read_mac(body)?),
-        at::SET_DL_DST => write(FieldId::EthDst, read_mac(body)?),
-        at::SET_NW_SRC => write(FieldId::Ipv4Src, body.u32()?.into()),
-        at::SET_NW_DST => write(FieldId::Ipv4Dst, body.u32()?.into()),
-        at::SET_NW_TOS => match body.u8()? {
+        action_type::STRIP_VLAN => Action::PopVlan,
+        action_type::SET_DL_SRC => write(FieldId::EthSrc, read_mac(body)?),
+        action_type::SET_DL_DST => write(FieldId::EthDst, read_mac(body)?),
+        action_type::SET_NW_SRC => write(FieldId::Ipv4Src, body.u32()?.into()),
+        action_type::SET_NW_DST => write(FieldId::Ipv4Dst, body.u32()?.into()),
+        action_type::SET_NW_TOS => match body.u8()? {
             tos if tos & !DSCP_BITS == 0 => write(FieldId::IpDscp, u128::from(tos >> 2)),
             _ => return Err(ErrorCode::ActionArgument),
         },
-        at::SET_TP_SRC => Action::SetTpSrc(body.u16()?),
-        at::SET_TP_DST => Action::SetTpDst(body.u16()?),
+        action_type::SET_TP_SRC => Action::SetTpSrc(body.u16()?),
+        action_type::SET_TP_DST => Action::SetTpDst(body.u16()?),
         // The length check refused unknown actions.
         _ => return read_enqueue(actions, body),
     });
@@ -233,7 +235,7 @@ pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
 }
 
 fn put_enqueue(out: &mut Vec<u8>, port: PortNo, queue: u32) {
-    standard(out, at::ENQUEUE, |out| {
+    standard(out, action_type::ENQUEUE, |out| {
         out.put_u16(nicira::narrow(port));
         out.put_bytes(0, 6);
         out.put_u32(queue);
@@ -245,14 +247,14 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         nicira::experimenter(out, subtype, body);
     };
     match action {
-        Action::Output { port, max_len } => standard(out, at::OUTPUT, |out| {
+        Action::Output { port, max_len } => standard(out, action_type::OUTPUT, |out| {
             out.put_u16(nicira::narrow(*port));
             out.put_u16(*max_len);
         }),
         Action::SetField { field, value, mask } => put_set_field(out, *field, *value, *mask),
-        Action::SetTpSrc(port) => standard(out, at::SET_TP_SRC, |out| out.put_u16(*port)),
-        Action::SetTpDst(port) => standard(out, at::SET_TP_DST, |out| out.put_u16(*port)),
-        Action::PopVlan => standard(out, at::STRIP_VLAN, |_| {}),
+        Action::SetTpSrc(port) => standard(out, action_type::SET_TP_SRC, |out| out.put_u16(*port)),
+        Action::SetTpDst(port) => standard(out, action_type::SET_TP_DST, |out| out.put_u16(*port)),
+        Action::PopVlan => standard(out, action_type::STRIP_VLAN, |_| {}),
         Action::SetNwTtl(ttl) => {
             put_loads(out, FieldId::NwTtl, (*ttl).into(), FieldId::NwTtl.value_max());
         }
@@ -328,16 +330,16 @@ fn put_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     // Every field with a standard action has less than 64 bits.
     let number = u64::try_from(value).unwrap_or(u64::MAX);
     let (kind, number, length) = match field {
-        VlanVid | DlVlan if is_whole => (at::SET_VLAN_VID, number & 0xfff, 2),
-        VlanPcp | DlVlanPcp if is_whole => (at::SET_VLAN_PCP, number, 1),
-        EthSrc if is_whole => (at::SET_DL_SRC, number, 6),
-        EthDst if is_whole => (at::SET_DL_DST, number, 6),
-        Ipv4Src if is_whole => (at::SET_NW_SRC, number, 4),
-        Ipv4Dst if is_whole => (at::SET_NW_DST, number, 4),
-        IpDscp if is_whole => (at::SET_NW_TOS, number << 2, 1),
-        NwTos if is_whole => (at::SET_NW_TOS, number, 1),
-        TcpSrc | UdpSrc | SctpSrc if is_whole => (at::SET_TP_SRC, number, 2),
-        TcpDst | UdpDst | SctpDst if is_whole => (at::SET_TP_DST, number, 2),
+        VlanVid | DlVlan if is_whole => (action_type::SET_VLAN_VID, number & 0xfff, 2),
+        VlanPcp | DlVlanPcp if is_whole => (action_type::SET_VLAN_PCP, number, 1),
+        EthSrc if is_whole => (action_type::SET_DL_SRC, number, 6),
+        EthDst if is_whole => (action_type::SET_DL_DST, number, 6),
+        Ipv4Src if is_whole => (action_type::SET_NW_SRC, number, 4),
+        Ipv4Dst if is_whole => (action_type::SET_NW_DST, number, 4),
+        IpDscp if is_whole => (action_type::SET_NW_TOS, number << 2, 1),
+        NwTos if is_whole => (action_type::SET_NW_TOS, number, 1),
+        TcpSrc | UdpSrc | SctpSrc if is_whole => (action_type::SET_TP_SRC, number, 2),
+        TcpDst | UdpDst | SctpDst if is_whole => (action_type::SET_TP_DST, number, 2),
         TunId if is_whole => return put_tunnel(out, number),
         MplsLabel if is_whole => {
             let label = u32::try_from(number).unwrap_or(u32::MAX);
@@ -359,7 +361,7 @@ fn put_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
 /// Writes the actions that give a packet this tag, or none.
 fn put_tci(out: &mut Vec<u8>, tci: u128) {
     if tci & VLAN_PRESENT == 0 {
-        standard(out, at::STRIP_VLAN, |_| {});
+        standard(out, action_type::STRIP_VLAN, |_| {});
         return;
     }
     put_set_field(out, FieldId::DlVlan, tci & 0xfff, FieldId::DlVlan.value_max());

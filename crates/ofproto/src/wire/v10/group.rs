@@ -41,7 +41,7 @@ const SELECTION_METHOD: u32 = 1;
 const METHOD_LEN: usize = 16;
 
 /// `ofp_group_mod_command`, and `OFPGC11_ADD_OR_MOD` of Open vSwitch.
-mod at {
+mod command {
     pub(super) const ADD: u16 = 0;
     pub(super) const MODIFY: u16 = 1;
     pub(super) const DELETE: u16 = 2;
@@ -106,22 +106,30 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
 /// Reads a command and its `command_bucket_id`.
 fn read_command(number: u16, id: u32) -> Result<GroupCommand, ErrorCode> {
     let command = match (number, id) {
-        (at::INSERT_BUCKET, selector::FIRST) => GroupCommand::InsertBuckets(BucketPlace::First),
-        (at::INSERT_BUCKET, selector::LAST) => GroupCommand::InsertBuckets(BucketPlace::Last),
-        (at::INSERT_BUCKET, ..=BUCKET_ID_MAX) => {
+        (command::INSERT_BUCKET, selector::FIRST) => {
+            GroupCommand::InsertBuckets(BucketPlace::First)
+        }
+        (command::INSERT_BUCKET, selector::LAST) => GroupCommand::InsertBuckets(BucketPlace::Last),
+        (command::INSERT_BUCKET, ..=BUCKET_ID_MAX) => {
             GroupCommand::InsertBuckets(BucketPlace::After(id))
         }
-        (at::REMOVE_BUCKET, selector::FIRST) => GroupCommand::RemoveBuckets(BucketSelector::First),
-        (at::REMOVE_BUCKET, selector::LAST) => GroupCommand::RemoveBuckets(BucketSelector::Last),
-        (at::REMOVE_BUCKET, selector::ALL) => GroupCommand::RemoveBuckets(BucketSelector::All),
-        (at::REMOVE_BUCKET, ..=BUCKET_ID_MAX) => {
+        (command::REMOVE_BUCKET, selector::FIRST) => {
+            GroupCommand::RemoveBuckets(BucketSelector::First)
+        }
+        (command::REMOVE_BUCKET, selector::LAST) => {
+            GroupCommand::RemoveBuckets(BucketSelector::Last)
+        }
+        (command::REMOVE_BUCKET, selector::ALL) => GroupCommand::RemoveBuckets(BucketSelector::All),
+        (command::REMOVE_BUCKET, ..=BUCKET_ID_MAX) => {
             GroupCommand::RemoveBuckets(BucketSelector::Id(id))
         }
-        (at::ADD, selector::ALL) => GroupCommand::Add,
-        (at::MODIFY, selector::ALL) => GroupCommand::Modify,
-        (at::DELETE, selector::ALL) => GroupCommand::Delete,
-        (at::ADD_OR_MODIFY, selector::ALL) => GroupCommand::AddOrModify,
-        (_, selector::ALL) if number != at::INSERT_BUCKET => return Err(ErrorCode::GroupCommand),
+        (command::ADD, selector::ALL) => GroupCommand::Add,
+        (command::MODIFY, selector::ALL) => GroupCommand::Modify,
+        (command::DELETE, selector::ALL) => GroupCommand::Delete,
+        (command::ADD_OR_MODIFY, selector::ALL) => GroupCommand::AddOrModify,
+        (_, selector::ALL) if number != command::INSERT_BUCKET => {
+            return Err(ErrorCode::GroupCommand);
+        }
         _ => return Err(ErrorCode::GroupBucket),
     };
     Ok(command)
@@ -130,12 +138,12 @@ fn read_command(number: u16, id: u32) -> Result<GroupCommand, ErrorCode> {
 /// Writes the body of a group-mod.
 pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
     let (number, selector) = match group_mod.command {
-        GroupCommand::Add => (at::ADD, selector::ALL),
-        GroupCommand::Modify => (at::MODIFY, selector::ALL),
-        GroupCommand::AddOrModify => (at::ADD_OR_MODIFY, selector::ALL),
-        GroupCommand::Delete => (at::DELETE, selector::ALL),
+        GroupCommand::Add => (command::ADD, selector::ALL),
+        GroupCommand::Modify => (command::MODIFY, selector::ALL),
+        GroupCommand::AddOrModify => (command::ADD_OR_MODIFY, selector::ALL),
+        GroupCommand::Delete => (command::DELETE, selector::ALL),
         GroupCommand::InsertBuckets(place) => (
-            at::INSERT_BUCKET,
+            command::INSERT_BUCKET,
             match place {
                 BucketPlace::First => selector::FIRST,
                 BucketPlace::Last => selector::LAST,
@@ -143,7 +151,7 @@ pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
             },
         ),
         GroupCommand::RemoveBuckets(removed) => (
-            at::REMOVE_BUCKET,
+            command::REMOVE_BUCKET,
             match removed {
                 BucketSelector::First => selector::FIRST,
                 BucketSelector::Last => selector::LAST,

@@ -31,8 +31,8 @@ use crate::{
             },
             length,
             multipart::{
-                at, description, entries, group as group_v13, put_aggregate, put_counters,
-                read_aggregate, read_counters,
+                description, entries, group as group_v13, multipart_type, put_aggregate,
+                put_counters, read_aggregate, read_counters,
             },
             port_no,
         },
@@ -80,23 +80,23 @@ pub(crate) fn read_request(
     body: &mut ByteReader<'_>,
 ) -> Result<MultipartRequest, ErrorCode> {
     let request = match kind {
-        at::DESC => MultipartRequest::Description,
-        at::FLOW => MultipartRequest::Flow(read_filter(body)?),
-        at::AGGREGATE => MultipartRequest::Aggregate(read_filter(body)?),
-        at::TABLE => MultipartRequest::Table,
-        at::PORT_STATS => {
+        multipart_type::DESC => MultipartRequest::Description,
+        multipart_type::FLOW => MultipartRequest::Flow(read_filter(body)?),
+        multipart_type::AGGREGATE => MultipartRequest::Aggregate(read_filter(body)?),
+        multipart_type::TABLE => MultipartRequest::Table,
+        multipart_type::PORT_STATS => {
             let port = port_no::widen(body.u16()?);
             body.skip(6)?;
             MultipartRequest::Port(port)
         }
-        at::QUEUE => {
+        multipart_type::QUEUE => {
             let port = port::read_queue_port(body)?;
             body.skip(2)?;
             let queue = body.u32()?;
             let queue = (queue != QUEUE_ALL).then_some(QueueId::new(queue));
             MultipartRequest::Queue(QueueFilter { port, queue })
         }
-        at::PORT_DESC => MultipartRequest::PortDescription,
+        multipart_type::PORT_DESC => MultipartRequest::PortDescription,
         VENDOR => match read_nicira_subtype(body)? {
             NICIRA_FLOW => MultipartRequest::NiciraFlow(read_nicira_filter(body)?),
             NICIRA_AGGREGATE => MultipartRequest::NiciraAggregate(read_nicira_filter(body)?),
@@ -207,13 +207,13 @@ fn put_nicira_header(out: &mut Vec<u8>, subtype: u32) {
 /// Returns the type of a request; `None` if OpenFlow 1.0 does not have it.
 pub(super) const fn request_kind(request: &MultipartRequest) -> Option<u16> {
     Some(match request {
-        MultipartRequest::Description => at::DESC,
-        MultipartRequest::Flow(_) => at::FLOW,
-        MultipartRequest::Aggregate(_) => at::AGGREGATE,
-        MultipartRequest::Table => at::TABLE,
-        MultipartRequest::Port(_) => at::PORT_STATS,
-        MultipartRequest::Queue(_) => at::QUEUE,
-        MultipartRequest::PortDescription => at::PORT_DESC,
+        MultipartRequest::Description => multipart_type::DESC,
+        MultipartRequest::Flow(_) => multipart_type::FLOW,
+        MultipartRequest::Aggregate(_) => multipart_type::AGGREGATE,
+        MultipartRequest::Table => multipart_type::TABLE,
+        MultipartRequest::Port(_) => multipart_type::PORT_STATS,
+        MultipartRequest::Queue(_) => multipart_type::QUEUE,
+        MultipartRequest::PortDescription => multipart_type::PORT_DESC,
         MultipartRequest::NiciraFlow(_)
         | MultipartRequest::NiciraAggregate(_)
         | MultipartRequest::FlowMonitor(_)
@@ -230,13 +230,13 @@ pub(super) const fn request_kind(request: &MultipartRequest) -> Option<u16> {
 /// Returns the type of a reply; `None` if OpenFlow 1.0 does not have it.
 pub(super) const fn reply_kind(reply: &MultipartReply) -> Option<u16> {
     Some(match reply {
-        MultipartReply::Description(_) => at::DESC,
-        MultipartReply::Flow(_) => at::FLOW,
-        MultipartReply::Aggregate(_) => at::AGGREGATE,
-        MultipartReply::Table(_) => at::TABLE,
-        MultipartReply::Port(_) => at::PORT_STATS,
-        MultipartReply::Queue(_) => at::QUEUE,
-        MultipartReply::PortDescription(_) => at::PORT_DESC,
+        MultipartReply::Description(_) => multipart_type::DESC,
+        MultipartReply::Flow(_) => multipart_type::FLOW,
+        MultipartReply::Aggregate(_) => multipart_type::AGGREGATE,
+        MultipartReply::Table(_) => multipart_type::TABLE,
+        MultipartReply::Port(_) => multipart_type::PORT_STATS,
+        MultipartReply::Queue(_) => multipart_type::QUEUE,
+        MultipartReply::PortDescription(_) => multipart_type::PORT_DESC,
         MultipartReply::NiciraFlow(_)
         | MultipartReply::NiciraAggregate(_)
         | MultipartReply::FlowMonitor(_)
@@ -254,13 +254,15 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> Option<u16> {
 pub(super) fn read_reply_message(reader: &mut ByteReader<'_>) -> Result<Message, ErrorCode> {
     let PartHeader { kind, more } = read_part_header(reader)?;
     let reply = match kind {
-        at::DESC => MultipartReply::Description(description::read(reader)?),
-        at::FLOW => MultipartReply::Flow(entries(reader, read_flow)?),
-        at::AGGREGATE => MultipartReply::Aggregate(read_aggregate(reader)?),
-        at::TABLE => MultipartReply::Table(entries(reader, read_table_entry)?),
-        at::PORT_STATS => MultipartReply::Port(entries(reader, read_port_entry)?),
-        at::QUEUE => MultipartReply::Queue(entries(reader, read_queue_entry)?),
-        at::PORT_DESC => MultipartReply::PortDescription(entries(reader, port::read_port)?),
+        multipart_type::DESC => MultipartReply::Description(description::read(reader)?),
+        multipart_type::FLOW => MultipartReply::Flow(entries(reader, read_flow)?),
+        multipart_type::AGGREGATE => MultipartReply::Aggregate(read_aggregate(reader)?),
+        multipart_type::TABLE => MultipartReply::Table(entries(reader, read_table_entry)?),
+        multipart_type::PORT_STATS => MultipartReply::Port(entries(reader, read_port_entry)?),
+        multipart_type::QUEUE => MultipartReply::Queue(entries(reader, read_queue_entry)?),
+        multipart_type::PORT_DESC => {
+            MultipartReply::PortDescription(entries(reader, port::read_port)?)
+        }
         VENDOR => match read_nicira_subtype(reader)? {
             NICIRA_FLOW => MultipartReply::NiciraFlow(entries(reader, read_nicira_flow)?),
             NICIRA_AGGREGATE => MultipartReply::NiciraAggregate(read_aggregate(reader)?),

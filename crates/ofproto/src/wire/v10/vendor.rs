@@ -19,7 +19,7 @@ use crate::{
 /// The values of `nicira_type` that this module handles itself.
 ///
 /// The module `experimenter` handles the other values, as in OpenFlow 1.3.
-mod at {
+mod nicira_type {
     pub(super) const ROLE_REQUEST: u32 = 10;
     pub(super) const ROLE_REPLY: u32 = 11;
     pub(super) const SET_FLOW_FORMAT: u32 = 12;
@@ -42,7 +42,8 @@ const FORMAT_NXM: u32 = 2;
 pub(super) fn is_lasting_change(frame: &[u8]) -> bool {
     let mut body = ByteReader::new(frame.get(Header::LEN..).unwrap_or_default());
     let (vendor, kind) = (body.u32(), body.u32());
-    vendor == Ok(NICIRA_EXPERIMENTER) && matches!(kind, Ok(at::FLOW_MOD | at::GROUP_MOD))
+    vendor == Ok(NICIRA_EXPERIMENTER)
+        && matches!(kind, Ok(nicira_type::FLOW_MOD | nicira_type::GROUP_MOD))
 }
 
 /// Reads the body of a vendor message.
@@ -62,34 +63,36 @@ pub(super) fn read(
     }
     let is_common = !matches!(
         kind,
-        at::ROLE_REQUEST..=at::FLOW_MOD_TABLE_ID
-            | at::SET_ASYNC_CONFIG
-            | at::FLOW_MONITOR_CANCEL..=at::FLOW_MONITOR_RESUMED
-            | at::GROUP_MOD
+        nicira_type::ROLE_REQUEST..=nicira_type::FLOW_MOD_TABLE_ID
+            | nicira_type::SET_ASYNC_CONFIG
+            | nicira_type::FLOW_MONITOR_CANCEL..=nicira_type::FLOW_MONITOR_RESUMED
+            | nicira_type::GROUP_MOD
     );
     if is_common {
         return experimenter::read(xid, reader);
     }
     *reader = header;
     Ok(match kind {
-        at::ROLE_REQUEST => Message::RoleRequest(read_role(reader)?),
-        at::ROLE_REPLY => Message::RoleReply(read_role(reader)?),
-        at::SET_FLOW_FORMAT => match reader.u32()? {
+        nicira_type::ROLE_REQUEST => Message::RoleRequest(read_role(reader)?),
+        nicira_type::ROLE_REPLY => Message::RoleReply(read_role(reader)?),
+        nicira_type::SET_FLOW_FORMAT => match reader.u32()? {
             FORMAT_OPENFLOW10 => Message::SetFlowFormat(FlowFormat::OpenFlow10),
             FORMAT_NXM => Message::SetFlowFormat(FlowFormat::Nxm),
             _ => return Err(ErrorCode::Permission),
         },
-        at::FLOW_MOD => Message::FlowMod(flow_mod::read_nicira(reader, settings)?),
-        at::FLOW_REMOVED => Message::FlowRemoved(flow_removed::read_nicira(reader)?),
-        at::FLOW_MOD_TABLE_ID => {
+        nicira_type::FLOW_MOD => Message::FlowMod(flow_mod::read_nicira(reader, settings)?),
+        nicira_type::FLOW_REMOVED => Message::FlowRemoved(flow_removed::read_nicira(reader)?),
+        nicira_type::FLOW_MOD_TABLE_ID => {
             let is_on = reader.u8()? != 0;
             reader.skip(7)?;
             Message::FlowModTableId(is_on)
         }
-        at::FLOW_MONITOR_CANCEL => Message::FlowMonitorCancel(FlowMonitorId(reader.u32()?)),
-        at::FLOW_MONITOR_PAUSED => Message::FlowMonitorPaused,
-        at::FLOW_MONITOR_RESUMED => Message::FlowMonitorResumed,
-        at::GROUP_MOD => Message::GroupMod(group::read(reader)?),
+        nicira_type::FLOW_MONITOR_CANCEL => {
+            Message::FlowMonitorCancel(FlowMonitorId(reader.u32()?))
+        }
+        nicira_type::FLOW_MONITOR_PAUSED => Message::FlowMonitorPaused,
+        nicira_type::FLOW_MONITOR_RESUMED => Message::FlowMonitorResumed,
+        nicira_type::GROUP_MOD => Message::GroupMod(group::read(reader)?),
         _ => Message::SetAsync(role::read_async(reader)?),
     })
 }
@@ -113,47 +116,47 @@ pub(super) fn put(out: &mut Vec<u8>, message: &Message, settings: V10Settings) {
     };
     match message {
         Message::RoleRequest(role) => {
-            begin(at::ROLE_REQUEST);
+            begin(nicira_type::ROLE_REQUEST);
             put_role(out, *role);
         }
         Message::RoleReply(role) => {
-            begin(at::ROLE_REPLY);
+            begin(nicira_type::ROLE_REPLY);
             put_role(out, *role);
         }
         Message::SetFlowFormat(format) => {
-            begin(at::SET_FLOW_FORMAT);
+            begin(nicira_type::SET_FLOW_FORMAT);
             out.put_u32(match format {
                 FlowFormat::OpenFlow10 => FORMAT_OPENFLOW10,
                 FlowFormat::Nxm => FORMAT_NXM,
             });
         }
         Message::FlowMod(flow_mod) => {
-            begin(at::FLOW_MOD);
+            begin(nicira_type::FLOW_MOD);
             flow_mod::put(out, flow_mod, settings);
         }
         Message::FlowRemoved(removed) => {
-            begin(at::FLOW_REMOVED);
+            begin(nicira_type::FLOW_REMOVED);
             flow_removed::put(out, removed, settings.flow_format);
         }
         Message::FlowModTableId(is_on) => {
-            begin(at::FLOW_MOD_TABLE_ID);
+            begin(nicira_type::FLOW_MOD_TABLE_ID);
             out.put_u8(u8::from(*is_on));
             out.put_bytes(0, 7);
         }
         Message::GroupMod(group_mod) => {
-            begin(at::GROUP_MOD);
+            begin(nicira_type::GROUP_MOD);
             group::put(out, group_mod);
         }
         Message::SetAsync(config) => {
-            begin(at::SET_ASYNC_CONFIG);
+            begin(nicira_type::SET_ASYNC_CONFIG);
             role::put_async(out, config);
         }
         Message::FlowMonitorCancel(id) => {
-            begin(at::FLOW_MONITOR_CANCEL);
+            begin(nicira_type::FLOW_MONITOR_CANCEL);
             out.put_u32(id.0);
         }
-        Message::FlowMonitorPaused => begin(at::FLOW_MONITOR_PAUSED),
-        Message::FlowMonitorResumed => begin(at::FLOW_MONITOR_RESUMED),
+        Message::FlowMonitorPaused => begin(nicira_type::FLOW_MONITOR_PAUSED),
+        Message::FlowMonitorResumed => begin(nicira_type::FLOW_MONITOR_RESUMED),
         _ => experimenter::put(out, message),
     }
 }

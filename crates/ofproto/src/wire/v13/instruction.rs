@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// `ofp_instruction_type`.
-mod at {
+mod instruction_type {
     pub(super) const GOTO_TABLE: u16 = 1;
     pub(super) const WRITE_METADATA: u16 = 2;
     pub(super) const WRITE_ACTIONS: u16 = 3;
@@ -47,8 +47,8 @@ pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructi
     // instruction write-metadata cannot express, so the order is refused.
     let is_after = |kind: u16| seen >> kind & 1 == 1;
     if instructions.metadata.is_some()
-        && !is_after(at::WRITE_METADATA)
-        && (is_after(at::WRITE_ACTIONS) || is_after(at::CLEAR_ACTIONS))
+        && !is_after(instruction_type::WRITE_METADATA)
+        && (is_after(instruction_type::WRITE_ACTIONS) || is_after(instruction_type::CLEAR_ACTIONS))
     {
         return Err(ErrorCode::ActionOrder);
     }
@@ -79,42 +79,44 @@ fn read_one(
     instructions: &mut Instructions,
 ) -> Result<(), ErrorCode> {
     let length = match kind {
-        at::GOTO_TABLE | at::CLEAR_ACTIONS | at::METER => Some(4),
-        at::WRITE_METADATA => Some(20),
+        instruction_type::GOTO_TABLE
+        | instruction_type::CLEAR_ACTIONS
+        | instruction_type::METER => Some(4),
+        instruction_type::WRITE_METADATA => Some(20),
         _ => None,
     };
     if length.is_some_and(|length| length != body.len()) {
         return Err(ErrorCode::InstructionLength);
     }
     match kind {
-        at::GOTO_TABLE => {
+        instruction_type::GOTO_TABLE => {
             let table = TableId::new(body.u8()?).ok_or(ErrorCode::InstructionTableId)?;
             instructions.goto = Some(table);
         }
-        at::WRITE_METADATA => {
+        instruction_type::WRITE_METADATA => {
             body.skip(4)?;
             let (value, mask) = (body.u64()?, body.u64()?);
             set_metadata(instructions, (value & mask, mask))?;
         }
-        at::WRITE_ACTIONS => {
+        instruction_type::WRITE_ACTIONS => {
             body.skip(4)?;
             instructions.write = read_action_set(body.rest())?.into();
         }
-        at::APPLY_ACTIONS => {
+        instruction_type::APPLY_ACTIONS => {
             body.skip(4)?;
             let (actions, metadata) = read_applied(body.rest(), ActionFormat::V13)?;
             instructions.apply = actions.into();
             metadata.map_or(Ok(()), |metadata| set_metadata(instructions, metadata))?;
         }
-        at::CLEAR_ACTIONS => instructions.clear = true,
-        at::METER => {
+        instruction_type::CLEAR_ACTIONS => instructions.clear = true,
+        instruction_type::METER => {
             let meter = MeterId::new(body.u32()?);
             if meter.number() == 0 || meter > MeterId::MAX {
                 return Err(ErrorCode::MeterInvalid);
             }
             instructions.meter = Some(meter);
         }
-        at::EXPERIMENTER => return Err(ErrorCode::InstructionExperimenter),
+        instruction_type::EXPERIMENTER => return Err(ErrorCode::InstructionExperimenter),
         _ => return Err(ErrorCode::InstructionUnknown),
     }
     Ok(())
@@ -137,8 +139,9 @@ pub(super) fn find_bad_instruction(bytes: &[u8]) -> Option<String> {
     let mut reader = ByteReader::new(bytes);
     for position in 1_u32.. {
         let Ok((kind, body)) = frame(&mut reader) else { break };
-        let list =
-            body.rest().get(4..).filter(|_| kind == at::APPLY_ACTIONS || kind == at::WRITE_ACTIONS);
+        let list = body.rest().get(4..).filter(|_| {
+            kind == instruction_type::APPLY_ACTIONS || kind == instruction_type::WRITE_ACTIONS
+        });
         if let Some(bad) = list.and_then(|list| find_bad_action(list, ActionFormat::V13)) {
             return Some(bad.to_string());
         }
@@ -153,28 +156,28 @@ pub(super) fn find_bad_instruction(bytes: &[u8]) -> Option<String> {
 pub(super) fn put_instructions(out: &mut Vec<u8>, instructions: &Instructions) {
     let Instructions { meter, apply, clear, write, metadata, goto } = instructions;
     if let Some(meter) = meter {
-        out.put_u16(at::METER);
+        out.put_u16(instruction_type::METER);
         out.put_u16(8);
         out.put_u32(meter.number());
     }
     if !apply.is_empty() {
-        put_list(out, at::APPLY_ACTIONS, apply);
+        put_list(out, instruction_type::APPLY_ACTIONS, apply);
     }
     if *clear {
-        put_list(out, at::CLEAR_ACTIONS, &[]);
+        put_list(out, instruction_type::CLEAR_ACTIONS, &[]);
     }
     if !write.is_empty() {
-        put_list(out, at::WRITE_ACTIONS, write);
+        put_list(out, instruction_type::WRITE_ACTIONS, write);
     }
     if let Some((value, mask)) = metadata {
-        out.put_u16(at::WRITE_METADATA);
+        out.put_u16(instruction_type::WRITE_METADATA);
         out.put_u16(24);
         out.put_u32(0);
         out.put_u64(*value);
         out.put_u64(*mask);
     }
     if let Some(table) = goto {
-        out.put_u16(at::GOTO_TABLE);
+        out.put_u16(instruction_type::GOTO_TABLE);
         out.put_u16(8);
         out.put_u8(table.number());
         out.put_bytes(0, 3);

@@ -11,10 +11,10 @@ use shunt_pipeline::{
 };
 
 use super::{
+    action_type::nx,
     format::ActionFormat,
     list::{Position, put_actions, read_list},
     nicira::experimenter,
-    number::nx,
     subfield,
 };
 use crate::{error::ErrorCode, wire::ByteReader};

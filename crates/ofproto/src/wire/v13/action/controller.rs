@@ -3,7 +3,7 @@
 use bytes::BufMut;
 use shunt_pipeline::{Action, ControllerAction, MeterId, PacketInReason};
 
-use super::{list::expect_len, nicira::experimenter, number::nx};
+use super::{action_type::nx, list::expect_len, nicira::experimenter};
 use crate::{
     error::ErrorCode,
     wire::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// `nx_action_controller2_prop_type`.
-mod at {
+mod property_type {
     pub(super) const MAX_LEN: u16 = 0;
     pub(super) const CONTROLLER_ID: u16 = 1;
     pub(super) const REASON: u16 = 2;
@@ -61,12 +61,14 @@ pub(super) fn read_properties(body: &mut ByteReader<'_>) -> Result<Action, Error
     while !body.is_empty() {
         let (kind, mut value) = property::read(body)?;
         match kind {
-            at::MAX_LEN => action.max_len = property::u16(&mut value)?,
-            at::CONTROLLER_ID => action.controller_id = property::u16(&mut value)?,
-            at::REASON => action.reason = reason::from_action(property::u8(&mut value)?)?,
-            at::USERDATA => action.userdata = value.rest().into(),
-            at::PAUSE => action.pause = true,
-            at::METER_ID => {
+            property_type::MAX_LEN => action.max_len = property::u16(&mut value)?,
+            property_type::CONTROLLER_ID => action.controller_id = property::u16(&mut value)?,
+            property_type::REASON => {
+                action.reason = reason::from_action(property::u8(&mut value)?)?
+            }
+            property_type::USERDATA => action.userdata = value.rest().into(),
+            property_type::PAUSE => action.pause = true,
+            property_type::METER_ID => {
                 let meter = property::u32(&mut value)?;
                 action.meter = (meter != NO_METER).then_some(MeterId::new(meter));
             }
@@ -90,22 +92,22 @@ pub(super) fn put(out: &mut Vec<u8>, action: &ControllerAction) {
     experimenter(out, nx::CONTROLLER2, |out| {
         out.put_bytes(0, 6);
         if action.max_len != DEFAULT_MAX_LEN {
-            property::put_u16(out, at::MAX_LEN, action.max_len);
+            property::put_u16(out, property_type::MAX_LEN, action.max_len);
         }
         if action.controller_id != DEFAULT_CONTROLLER_ID {
-            property::put_u16(out, at::CONTROLLER_ID, action.controller_id);
+            property::put_u16(out, property_type::CONTROLLER_ID, action.controller_id);
         }
         if action.reason != DEFAULT_REASON {
-            property::put(out, at::REASON, &[reason]);
+            property::put(out, property_type::REASON, &[reason]);
         }
         if !action.userdata.is_empty() {
-            property::put(out, at::USERDATA, &action.userdata);
+            property::put(out, property_type::USERDATA, &action.userdata);
         }
         if action.pause {
-            property::put(out, at::PAUSE, &[]);
+            property::put(out, property_type::PAUSE, &[]);
         }
         if let Some(meter) = action.meter {
-            property::put(out, at::METER_ID, &meter.number().to_be_bytes());
+            property::put(out, property_type::METER_ID, &meter.number().to_be_bytes());
         }
     });
 }

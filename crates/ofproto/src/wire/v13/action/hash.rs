@@ -7,9 +7,9 @@ use shunt_pipeline::{
 };
 
 use super::{
+    action_type::nx,
     list::expect_len,
     nicira::{experimenter, narrow},
-    number::nx,
     subfield::{self, writable},
 };
 use crate::{

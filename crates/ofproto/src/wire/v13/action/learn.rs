@@ -19,8 +19,8 @@ use shunt_pipeline::{
 };
 
 use super::{
+    action_type::nx,
     nicira::experimenter,
-    number::nx,
     subfield::{self, put_in_place, read_in_place, writable},
 };
 use crate::{

@@ -5,12 +5,11 @@ use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{Action, GroupId};
 
 use super::{
+    action_type::{self, nx},
     conntrack, controller,
     format::ActionFormat,
     hash, learn,
     nicira::{self, experimenter},
-    number as at,
-    number::nx,
     register, sample, set_field,
 };
 use crate::{
@@ -86,7 +85,7 @@ fn read_one(
     position: Position,
 ) -> Result<(), ErrorCode> {
     let action = match (kind, position.format) {
-        (at::EXPERIMENTER, _) => read_experimenter(&mut body, position)?,
+        (action_type::EXPERIMENTER, _) => read_experimenter(&mut body, position)?,
         (_, ActionFormat::V10) => return v10::read_action(actions, kind, &mut body),
         (_, ActionFormat::V13) => read_standard(kind, &mut body)?,
     };
@@ -115,34 +114,38 @@ pub(super) fn expect_len(body: &ByteReader<'_>, length: usize) -> Result<(), Err
 
 fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     match kind {
-        at::OUTPUT | at::SET_DL_SRC | at::SET_DL_DST => expect_len(body, 12)?,
-        at::SET_FIELD => return set_field::read(body),
-        _ if !at::STANDARD.contains(&kind) && !at::OPENFLOW11.contains(&kind) => {
+        action_type::OUTPUT | action_type::SET_DL_SRC | action_type::SET_DL_DST => {
+            expect_len(body, 12)?
+        }
+        action_type::SET_FIELD => return set_field::read(body),
+        _ if !action_type::STANDARD.contains(&kind) && !action_type::OPENFLOW11.contains(&kind) => {
             return Err(ErrorCode::ActionType);
         }
         _ => expect_len(body, 4)?,
     }
     Ok(match kind {
-        at::OUTPUT => Action::Output { port: PortNo::new(body.u32()?), max_len: body.u16()? },
-        at::PUSH_VLAN => match body.u16()? {
+        action_type::OUTPUT => {
+            Action::Output { port: PortNo::new(body.u32()?), max_len: body.u16()? }
+        }
+        action_type::PUSH_VLAN => match body.u16()? {
             ethertype @ (0x8100 | 0x88a8) => Action::PushVlan { ethertype },
             _ => return Err(ErrorCode::ActionArgument),
         },
-        at::POP_VLAN => Action::PopVlan,
-        at::SET_QUEUE => Action::SetQueue(body.u32()?),
-        at::GROUP => match GroupId::new(body.u32()?) {
+        action_type::POP_VLAN => Action::PopVlan,
+        action_type::SET_QUEUE => Action::SetQueue(body.u32()?),
+        action_type::GROUP => match GroupId::new(body.u32()?) {
             group if group <= GroupId::MAX => Action::Group(group),
             _ => return Err(ErrorCode::ActionOutGroup),
         },
-        at::SET_NW_TTL => Action::SetNwTtl(body.u8()?),
-        at::DEC_NW_TTL => Action::DecTtl { controllers: Box::new([0]) },
-        at::SET_MPLS_TTL => Action::SetMplsTtl(body.u8()?),
-        at::DEC_MPLS_TTL => Action::DecMplsTtl,
-        at::PUSH_MPLS => match body.u16()? {
+        action_type::SET_NW_TTL => Action::SetNwTtl(body.u8()?),
+        action_type::DEC_NW_TTL => Action::DecTtl { controllers: Box::new([0]) },
+        action_type::SET_MPLS_TTL => Action::SetMplsTtl(body.u8()?),
+        action_type::DEC_MPLS_TTL => Action::DecMplsTtl,
+        action_type::PUSH_MPLS => match body.u16()? {
             ethertype @ (0x8847 | 0x8848) => Action::PushMpls { ethertype },
             _ => return Err(ErrorCode::ActionArgument),
         },
-        at::POP_MPLS => Action::PopMpls { ethertype: body.u16()? },
+        action_type::POP_MPLS => Action::PopMpls { ethertype: body.u16()? },
         _ => return read_openflow11(kind, body),
     })
 }
@@ -150,22 +153,24 @@ fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCo
 /// Reads an action of OpenFlow 1.1.
 fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let (field, value) = match kind {
-        at::SET_VLAN_VID => (FieldId::VlanVid, check_max(body.u16()?, 0xfff)? | VLAN_PRESENT),
-        at::SET_VLAN_PCP => (FieldId::VlanPcp, check_max(body.u8()?, 7)?),
-        at::SET_DL_SRC => (FieldId::EthSrc, mac(body)?),
-        at::SET_DL_DST => (FieldId::EthDst, mac(body)?),
-        at::SET_NW_SRC => (FieldId::Ipv4Src, body.u32()?.into()),
-        at::SET_NW_DST => (FieldId::Ipv4Dst, body.u32()?.into()),
-        at::SET_NW_TOS => match body.u8()? {
+        action_type::SET_VLAN_VID => {
+            (FieldId::VlanVid, check_max(body.u16()?, 0xfff)? | VLAN_PRESENT)
+        }
+        action_type::SET_VLAN_PCP => (FieldId::VlanPcp, check_max(body.u8()?, 7)?),
+        action_type::SET_DL_SRC => (FieldId::EthSrc, mac(body)?),
+        action_type::SET_DL_DST => (FieldId::EthDst, mac(body)?),
+        action_type::SET_NW_SRC => (FieldId::Ipv4Src, body.u32()?.into()),
+        action_type::SET_NW_DST => (FieldId::Ipv4Dst, body.u32()?.into()),
+        action_type::SET_NW_TOS => match body.u8()? {
             tos if tos & ECN_BITS == 0 => (FieldId::IpDscp, u128::from(tos >> 2)),
             _ => return Err(ErrorCode::ActionArgument),
         },
-        at::SET_NW_ECN => (FieldId::IpEcn, check_max(body.u8()?, ECN_BITS.into())?),
+        action_type::SET_NW_ECN => (FieldId::IpEcn, check_max(body.u8()?, ECN_BITS.into())?),
         // Open vSwitch ignores excess bits of an MPLS label or traffic class.
-        at::SET_MPLS_LABEL => (FieldId::MplsLabel, u128::from(body.u32()? & 0xf_ffff)),
-        at::SET_MPLS_TC => (FieldId::MplsTc, u128::from(body.u8()? & 7)),
-        at::SET_TP_SRC => return Ok(Action::SetTpSrc(body.u16()?)),
-        at::SET_TP_DST => return Ok(Action::SetTpDst(body.u16()?)),
+        action_type::SET_MPLS_LABEL => (FieldId::MplsLabel, u128::from(body.u32()? & 0xf_ffff)),
+        action_type::SET_MPLS_TC => (FieldId::MplsTc, u128::from(body.u8()? & 7)),
+        action_type::SET_TP_SRC => return Ok(Action::SetTpSrc(body.u16()?)),
+        action_type::SET_TP_DST => return Ok(Action::SetTpDst(body.u16()?)),
         _ => return Err(ErrorCode::ActionType),
     };
     Ok(set_field::whole(field, value))
@@ -225,7 +230,7 @@ pub(crate) fn find_bad_action(bytes: &[u8], format: ActionFormat) -> Option<BadA
         };
         let mut id = body.clone();
         let mut experimenter = || Some((id.u32().ok()?, id.u16().ok()?));
-        let experimenter = if kind == at::EXPERIMENTER { experimenter() } else { None };
+        let experimenter = if kind == action_type::EXPERIMENTER { experimenter() } else { None };
         let position_in = Position { depth: 0, format };
         let is_bad = nicira::find_metadata(kind, &body).is_none()
             && read_one(&mut Vec::new(), kind, body, position_in).is_err();
@@ -236,27 +241,29 @@ pub(crate) fn find_bad_action(bytes: &[u8], format: ActionFormat) -> Option<BadA
 /// Writes one action in the first of its equivalent wire forms.
 pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action, format: ActionFormat) {
     match action {
-        Action::Output { port, max_len } => standard(out, at::OUTPUT, |out| {
+        Action::Output { port, max_len } => standard(out, action_type::OUTPUT, |out| {
             out.put_u32(port.number());
             out.put_u16(*max_len);
             out.put_bytes(0, 6);
         }),
         Action::SetField { field, value, mask } => set_field::put(out, *field, *value, *mask),
-        Action::SetNwTtl(ttl) => standard(out, at::SET_NW_TTL, |out| out.put_u8(*ttl)),
-        Action::SetTpSrc(port) => put_u16(out, at::SET_TP_SRC, *port),
-        Action::SetTpDst(port) => put_u16(out, at::SET_TP_DST, *port),
-        Action::PushVlan { ethertype } => put_u16(out, at::PUSH_VLAN, *ethertype),
-        Action::PopVlan => standard(out, at::POP_VLAN, |_| {}),
-        Action::PushMpls { ethertype } => put_u16(out, at::PUSH_MPLS, *ethertype),
-        Action::PopMpls { ethertype } => put_u16(out, at::POP_MPLS, *ethertype),
-        Action::SetMplsTtl(ttl) => standard(out, at::SET_MPLS_TTL, |out| out.put_u8(*ttl)),
-        Action::DecMplsTtl => standard(out, at::DEC_MPLS_TTL, |_| {}),
-        Action::CopyTtlOut => standard(out, at::COPY_TTL_OUT, |_| {}),
-        Action::CopyTtlIn => standard(out, at::COPY_TTL_IN, |_| {}),
-        Action::SetQueue(queue) => standard(out, at::SET_QUEUE, |out| out.put_u32(*queue)),
-        Action::Group(group) => standard(out, at::GROUP, |out| out.put_u32(group.number())),
+        Action::SetNwTtl(ttl) => standard(out, action_type::SET_NW_TTL, |out| out.put_u8(*ttl)),
+        Action::SetTpSrc(port) => put_u16(out, action_type::SET_TP_SRC, *port),
+        Action::SetTpDst(port) => put_u16(out, action_type::SET_TP_DST, *port),
+        Action::PushVlan { ethertype } => put_u16(out, action_type::PUSH_VLAN, *ethertype),
+        Action::PopVlan => standard(out, action_type::POP_VLAN, |_| {}),
+        Action::PushMpls { ethertype } => put_u16(out, action_type::PUSH_MPLS, *ethertype),
+        Action::PopMpls { ethertype } => put_u16(out, action_type::POP_MPLS, *ethertype),
+        Action::SetMplsTtl(ttl) => standard(out, action_type::SET_MPLS_TTL, |out| out.put_u8(*ttl)),
+        Action::DecMplsTtl => standard(out, action_type::DEC_MPLS_TTL, |_| {}),
+        Action::CopyTtlOut => standard(out, action_type::COPY_TTL_OUT, |_| {}),
+        Action::CopyTtlIn => standard(out, action_type::COPY_TTL_IN, |_| {}),
+        Action::SetQueue(queue) => standard(out, action_type::SET_QUEUE, |out| out.put_u32(*queue)),
+        Action::Group(group) => {
+            standard(out, action_type::GROUP, |out| out.put_u32(group.number()))
+        }
         Action::DecTtl { controllers } if **controllers == [0] => {
-            standard(out, at::DEC_NW_TTL, |_| {});
+            standard(out, action_type::DEC_NW_TTL, |_| {});
         }
         Action::DecTtl { controllers } => nicira::put_dec_ttl(out, controllers),
         Action::OutputField { source, max_len } => register::put_output(out, *source, *max_len),
@@ -322,12 +329,9 @@ mod tests {
             |number: u8| read(&[0, number, 0, 8, 0, 0, 0, 0]) != Err(ErrorCode::ActionType);
         let known: Vec<_> =
             (0..=u8::MAX).filter(|number| is_known(*number)).map(u16::from).collect();
-        assert!(
-            known
-                .iter()
-                .all(|number| at::STANDARD.contains(number) || at::OPENFLOW11.contains(number))
-        );
-        assert!(at::STANDARD.iter().all(|number| known.contains(number)));
+        assert!(known.iter().all(|number| action_type::STANDARD.contains(number)
+            || action_type::OPENFLOW11.contains(number)));
+        assert!(action_type::STANDARD.iter().all(|number| known.contains(number)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! that the switch cannot execute is refused here with a specific error code, never accepted and
 //! ignored. [`crate::consistency`] later checks that an action fits the match of its rule.
 
+mod action_type;
 mod conntrack;
 mod controller;
 mod format;
@@ -12,15 +13,14 @@ mod learn;
 mod list;
 mod listing;
 pub(in crate::wire) mod nicira;
-mod number;
 mod register;
 mod sample;
 mod set_field;
 mod subfield;
 
+pub(crate) use action_type::STANDARD;
 pub(crate) use format::ActionFormat;
 pub(crate) use list::{
     find_bad_action, put_action, put_actions, read_actions, read_applied, standard,
 };
 pub(super) use listing::{CommonHeaders, in_openflow_13};
-pub(crate) use number::STANDARD;

@@ -5,13 +5,12 @@ use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{Action, CLONE_DEPTH_MAX, TableId};
 
 use super::{
+    action_type::{self, nx},
     conntrack, controller,
     format::ActionFormat,
     hash::{self, BundleResult},
     learn::{self, LearnVersion},
     list::{Position, expect_len, put_actions, read_list},
-    number as at,
-    number::nx,
     register, sample, set_field, subfield,
 };
 use crate::{
@@ -92,7 +91,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, position: Position) -> Result<Acti
 /// Returns the rest of an action body if the action is `NXAST_WRITE_METADATA`.
 pub(super) fn find_metadata<'a>(kind: u16, body: &ByteReader<'a>) -> Option<ByteReader<'a>> {
     let mut body = body.clone();
-    let is_nicira = kind == at::EXPERIMENTER && body.u32() == Ok(NICIRA_EXPERIMENTER);
+    let is_nicira = kind == action_type::EXPERIMENTER && body.u32() == Ok(NICIRA_EXPERIMENTER);
     (is_nicira && body.u16() == Ok(nx::WRITE_METADATA)).then_some(body)
 }
 
@@ -255,7 +254,7 @@ pub(in crate::wire) fn experimenter(
     body: impl FnOnce(&mut Vec<u8>),
 ) {
     let start = out.len();
-    out.put_u16(at::EXPERIMENTER);
+    out.put_u16(action_type::EXPERIMENTER);
     let length_at = length::reserve(out);
     out.put_u32(NICIRA_EXPERIMENTER);
     out.put_u16(subtype);

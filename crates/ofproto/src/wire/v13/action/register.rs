@@ -5,9 +5,9 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{Action, Subfield};
 
 use super::{
+    action_type::nx,
     list::expect_len,
     nicira::experimenter,
-    number::nx,
     subfield::{bits, pack, put_header, unpack, writable},
 };
 use crate::{

@@ -5,9 +5,9 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{SampleAction, SampleDirection};
 
 use super::{
+    action_type::nx,
     list::expect_len,
     nicira::{experimenter, narrow},
-    number::nx,
 };
 use crate::{
     error::ErrorCode,

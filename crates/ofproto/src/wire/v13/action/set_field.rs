@@ -10,7 +10,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::Action;
 
-use super::{list::standard, nicira, number as at};
+use super::{action_type, list::standard, nicira};
 use crate::{
     error::ErrorCode,
     wire::{
@@ -70,10 +70,10 @@ pub(super) fn put(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     let (field, value, mask) = on_the_wire(field, value, mask);
     match field {
         _ if mask == field.value_max() && field != FieldId::InPort => {
-            standard(out, at::SET_FIELD, |out| put_field(out, field, value, mask));
+            standard(out, action_type::SET_FIELD, |out| put_field(out, field, value, mask));
         }
         _ => match short_port(field, value).filter(|_| mask == field.value_max()) {
-            Some(port) => standard(out, at::SET_FIELD, |out| {
+            Some(port) => standard(out, action_type::SET_FIELD, |out| {
                 out.put_u32(NXM_OF_IN_PORT);
                 out.put_u16(port);
             }),

@@ -28,7 +28,7 @@ use crate::{
 pub(in crate::wire) const NO_COOKIE: Cookie = Cookie::new(u64::MAX);
 
 /// `nx_packet_in2_prop_type`.
-mod at {
+mod property_type {
     pub(super) const PACKET: u16 = 0;
     pub(super) const FULL_LEN: u16 = 1;
     pub(super) const TABLE_ID: u16 = 3;
@@ -88,23 +88,25 @@ pub(in crate::wire) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn,
     while !reader.is_empty() {
         let (kind, mut value) = property::read(reader)?;
         match kind {
-            at::PACKET => packet.data = value.rest().to_vec(),
-            at::FULL_LEN => length = Some(property::u32(&mut value)?),
-            at::TABLE_ID => {
+            property_type::PACKET => packet.data = value.rest().to_vec(),
+            property_type::FULL_LEN => length = Some(property::u32(&mut value)?),
+            property_type::TABLE_ID => {
                 let table = property::u8(&mut value)?;
                 packet.table = TableId::new(table).ok_or(ErrorCode::BadTableId)?;
             }
-            at::COOKIE => {
+            property_type::COOKIE => {
                 value.skip(4)?;
                 packet.cookie = Cookie::new(property::u64(&mut value)?);
             }
-            at::REASON => packet.reason = reason::from_packet_in(property::u8(&mut value)?)?,
-            at::METADATA => {
+            property_type::REASON => {
+                packet.reason = reason::from_packet_in(property::u8(&mut value)?)?
+            }
+            property_type::METADATA => {
                 let decoded = shunt_flow::oxm::decode_match(value.rest());
                 packet.metadata = decoded.map_err(|_| ErrorCode::MatchField)?;
             }
-            at::USERDATA => packet.userdata = value.rest().to_vec(),
-            at::CONTINUATION => {
+            property_type::USERDATA => packet.userdata = value.rest().to_vec(),
+            property_type::CONTINUATION => {
                 value.skip(4).map_err(|_| ErrorCode::PropertyLength)?;
                 packet.continuation = value.rest().to_vec();
             }
@@ -121,31 +123,31 @@ pub(in crate::wire) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn,
 /// A packet that does not fit is truncated.
 pub(in crate::wire) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
     let mut rest = Vec::new();
-    property::put(&mut rest, at::TABLE_ID, &[packet.table.number()]);
+    property::put(&mut rest, property_type::TABLE_ID, &[packet.table.number()]);
     if packet.cookie != NO_COOKIE {
         let mut padded = [0; 12];
         padded[4..].copy_from_slice(&packet.cookie.number().to_be_bytes());
-        property::put(&mut rest, at::COOKIE, &padded);
+        property::put(&mut rest, property_type::COOKIE, &padded);
     }
-    property::put(&mut rest, at::REASON, &[reason::of_packet_in(packet.reason)]);
+    property::put(&mut rest, property_type::REASON, &[reason::of_packet_in(packet.reason)]);
     let mut metadata = Vec::new();
     shunt_flow::oxm::encode_match(&packet.metadata, &mut metadata);
-    property::put(&mut rest, at::METADATA, &metadata);
+    property::put(&mut rest, property_type::METADATA, &metadata);
     if !packet.userdata.is_empty() {
-        property::put(&mut rest, at::USERDATA, &packet.userdata);
+        property::put(&mut rest, property_type::USERDATA, &packet.userdata);
     }
     if !packet.continuation.is_empty() {
         // Nested properties begin at a multiple of eight bytes.
         let padded = [&[0; 4], &*packet.continuation].concat();
-        property::put(&mut rest, at::CONTINUATION, &padded);
+        property::put(&mut rest, property_type::CONTINUATION, &padded);
     }
     // Header and padding of the packet property, and the full-length property.
     let around = out.len().saturating_add(rest.len()).saturating_add(4 + 7 + 8);
     let room = usize::from(u16::MAX).saturating_sub(around);
     let data = packet.data.get(..room).unwrap_or(&packet.data);
-    property::put(out, at::PACKET, data);
+    property::put(out, property_type::PACKET, data);
     if usize::try_from(packet.length) != Ok(data.len()) {
-        property::put(out, at::FULL_LEN, &packet.length.to_be_bytes());
+        property::put(out, property_type::FULL_LEN, &packet.length.to_be_bytes());
     }
     out.extend_from_slice(&rest);
 }

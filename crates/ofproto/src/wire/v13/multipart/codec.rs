@@ -15,7 +15,7 @@ use super::{description, flow, flow_monitor, group, meter, port, queue, table};
 pub(crate) const MORE: u16 = 1;
 
 /// `ofp_multipart_type`.
-pub(crate) mod at {
+pub(crate) mod multipart_type {
     pub(crate) const DESC: u16 = 0;
     pub(crate) const FLOW: u16 = 1;
     pub(crate) const AGGREGATE: u16 = 2;
@@ -63,28 +63,28 @@ pub(crate) fn read_request(
     body: &mut ByteReader<'_>,
 ) -> Result<MultipartRequest, ErrorCode> {
     let request = match kind {
-        at::DESC => MultipartRequest::Description,
-        at::FLOW => MultipartRequest::Flow(flow::read_filter(body)?),
-        at::AGGREGATE => MultipartRequest::Aggregate(flow::read_filter(body)?),
-        at::TABLE => MultipartRequest::Table,
-        at::PORT_STATS => {
+        multipart_type::DESC => MultipartRequest::Description,
+        multipart_type::FLOW => MultipartRequest::Flow(flow::read_filter(body)?),
+        multipart_type::AGGREGATE => MultipartRequest::Aggregate(flow::read_filter(body)?),
+        multipart_type::TABLE => MultipartRequest::Table,
+        multipart_type::PORT_STATS => {
             let port = PortNo::new(body.u32()?);
             body.skip(4)?;
             MultipartRequest::Port(port)
         }
-        at::QUEUE => MultipartRequest::Queue(queue::read_filter(body)?),
-        at::GROUP => MultipartRequest::Group(group::read_filter(body)?),
-        at::GROUP_DESC => MultipartRequest::GroupDescription(None),
-        at::GROUP_FEATURES => MultipartRequest::GroupFeatures,
-        at::METER => MultipartRequest::Meter(meter::read_filter(body)?),
-        at::METER_CONFIG => MultipartRequest::MeterConfig(meter::read_filter(body)?),
-        at::METER_FEATURES => MultipartRequest::MeterFeatures,
-        at::TABLE_FEATURES => {
+        multipart_type::QUEUE => MultipartRequest::Queue(queue::read_filter(body)?),
+        multipart_type::GROUP => MultipartRequest::Group(group::read_filter(body)?),
+        multipart_type::GROUP_DESC => MultipartRequest::GroupDescription(None),
+        multipart_type::GROUP_FEATURES => MultipartRequest::GroupFeatures,
+        multipart_type::METER => MultipartRequest::Meter(meter::read_filter(body)?),
+        multipart_type::METER_CONFIG => MultipartRequest::MeterConfig(meter::read_filter(body)?),
+        multipart_type::METER_FEATURES => MultipartRequest::MeterFeatures,
+        multipart_type::TABLE_FEATURES => {
             table::check_request(body)?;
             MultipartRequest::TableFeatures
         }
-        at::PORT_DESC => MultipartRequest::PortDescription,
-        at::EXPERIMENTER => {
+        multipart_type::PORT_DESC => MultipartRequest::PortDescription,
+        multipart_type::EXPERIMENTER => {
             expect_flow_monitor(body)?;
             MultipartRequest::FlowMonitor(entries(body, flow_monitor::read_request)?)
         }
@@ -130,21 +130,21 @@ pub(in crate::wire) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest
 /// Returns the type of a request; `None` if only OpenFlow 1.0 has it.
 pub(in crate::wire) const fn request_kind(request: &MultipartRequest) -> Option<u16> {
     Some(match request {
-        MultipartRequest::Description => at::DESC,
-        MultipartRequest::Flow(_) => at::FLOW,
-        MultipartRequest::Aggregate(_) => at::AGGREGATE,
-        MultipartRequest::Table => at::TABLE,
-        MultipartRequest::Port(_) => at::PORT_STATS,
-        MultipartRequest::Queue(_) => at::QUEUE,
-        MultipartRequest::Group(_) => at::GROUP,
-        MultipartRequest::GroupDescription(_) => at::GROUP_DESC,
-        MultipartRequest::GroupFeatures => at::GROUP_FEATURES,
-        MultipartRequest::Meter(_) => at::METER,
-        MultipartRequest::MeterConfig(_) => at::METER_CONFIG,
-        MultipartRequest::MeterFeatures => at::METER_FEATURES,
-        MultipartRequest::TableFeatures => at::TABLE_FEATURES,
-        MultipartRequest::PortDescription => at::PORT_DESC,
-        MultipartRequest::FlowMonitor(_) => at::EXPERIMENTER,
+        MultipartRequest::Description => multipart_type::DESC,
+        MultipartRequest::Flow(_) => multipart_type::FLOW,
+        MultipartRequest::Aggregate(_) => multipart_type::AGGREGATE,
+        MultipartRequest::Table => multipart_type::TABLE,
+        MultipartRequest::Port(_) => multipart_type::PORT_STATS,
+        MultipartRequest::Queue(_) => multipart_type::QUEUE,
+        MultipartRequest::Group(_) => multipart_type::GROUP,
+        MultipartRequest::GroupDescription(_) => multipart_type::GROUP_DESC,
+        MultipartRequest::GroupFeatures => multipart_type::GROUP_FEATURES,
+        MultipartRequest::Meter(_) => multipart_type::METER,
+        MultipartRequest::MeterConfig(_) => multipart_type::METER_CONFIG,
+        MultipartRequest::MeterFeatures => multipart_type::METER_FEATURES,
+        MultipartRequest::TableFeatures => multipart_type::TABLE_FEATURES,
+        MultipartRequest::PortDescription => multipart_type::PORT_DESC,
+        MultipartRequest::FlowMonitor(_) => multipart_type::EXPERIMENTER,
         MultipartRequest::NiciraFlow(_) | MultipartRequest::NiciraAggregate(_) => return None,
     })
 }
@@ -155,25 +155,33 @@ pub(in crate::wire) fn read_reply_message(
 ) -> Result<Message, ErrorCode> {
     let PartHeader { kind, more } = read_part_header(reader)?;
     let reply = match kind {
-        at::DESC => MultipartReply::Description(description::read(reader)?),
-        at::FLOW => MultipartReply::Flow(entries(reader, flow::read)?),
-        at::AGGREGATE => MultipartReply::Aggregate(flow::read_aggregate(reader)?),
-        at::TABLE => MultipartReply::Table(entries(reader, table::read_statistics)?),
-        at::PORT_STATS => MultipartReply::Port(entries(reader, port::read)?),
-        at::QUEUE => MultipartReply::Queue(entries(reader, queue::read)?),
-        at::GROUP => MultipartReply::Group(entries(reader, group::read)?),
-        at::GROUP_DESC => {
+        multipart_type::DESC => MultipartReply::Description(description::read(reader)?),
+        multipart_type::FLOW => MultipartReply::Flow(entries(reader, flow::read)?),
+        multipart_type::AGGREGATE => MultipartReply::Aggregate(flow::read_aggregate(reader)?),
+        multipart_type::TABLE => MultipartReply::Table(entries(reader, table::read_statistics)?),
+        multipart_type::PORT_STATS => MultipartReply::Port(entries(reader, port::read)?),
+        multipart_type::QUEUE => MultipartReply::Queue(entries(reader, queue::read)?),
+        multipart_type::GROUP => MultipartReply::Group(entries(reader, group::read)?),
+        multipart_type::GROUP_DESC => {
             MultipartReply::GroupDescription(entries(reader, group::read_description)?)
         }
-        at::GROUP_FEATURES => MultipartReply::GroupFeatures(group::read_features(reader)?),
-        at::METER => MultipartReply::Meter(entries(reader, meter::read)?),
-        at::METER_CONFIG => MultipartReply::MeterConfig(entries(reader, meter::read_description)?),
-        at::METER_FEATURES => MultipartReply::MeterFeatures(meter::read_features(reader)?),
-        at::TABLE_FEATURES => MultipartReply::TableFeatures(entries(reader, table::read_features)?),
-        at::PORT_DESC => {
+        multipart_type::GROUP_FEATURES => {
+            MultipartReply::GroupFeatures(group::read_features(reader)?)
+        }
+        multipart_type::METER => MultipartReply::Meter(entries(reader, meter::read)?),
+        multipart_type::METER_CONFIG => {
+            MultipartReply::MeterConfig(entries(reader, meter::read_description)?)
+        }
+        multipart_type::METER_FEATURES => {
+            MultipartReply::MeterFeatures(meter::read_features(reader)?)
+        }
+        multipart_type::TABLE_FEATURES => {
+            MultipartReply::TableFeatures(entries(reader, table::read_features)?)
+        }
+        multipart_type::PORT_DESC => {
             MultipartReply::PortDescription(entries(reader, v13::body::port::read_port)?)
         }
-        at::EXPERIMENTER => {
+        multipart_type::EXPERIMENTER => {
             expect_flow_monitor(reader)?;
             MultipartReply::FlowMonitor(entries(reader, flow_monitor::read)?)
         }
@@ -234,21 +242,21 @@ pub(in crate::wire) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Multipar
 /// Returns the type of a reply; `None` if only OpenFlow 1.0 has it.
 pub(in crate::wire) const fn reply_kind(reply: &MultipartReply) -> Option<u16> {
     Some(match reply {
-        MultipartReply::Description(_) => at::DESC,
-        MultipartReply::Flow(_) => at::FLOW,
-        MultipartReply::Aggregate(_) => at::AGGREGATE,
-        MultipartReply::Table(_) => at::TABLE,
-        MultipartReply::Port(_) => at::PORT_STATS,
-        MultipartReply::Queue(_) => at::QUEUE,
-        MultipartReply::Group(_) => at::GROUP,
-        MultipartReply::GroupDescription(_) => at::GROUP_DESC,
-        MultipartReply::GroupFeatures(_) => at::GROUP_FEATURES,
-        MultipartReply::Meter(_) => at::METER,
-        MultipartReply::MeterConfig(_) => at::METER_CONFIG,
-        MultipartReply::MeterFeatures(_) => at::METER_FEATURES,
-        MultipartReply::TableFeatures(_) => at::TABLE_FEATURES,
-        MultipartReply::PortDescription(_) => at::PORT_DESC,
-        MultipartReply::FlowMonitor(_) => at::EXPERIMENTER,
+        MultipartReply::Description(_) => multipart_type::DESC,
+        MultipartReply::Flow(_) => multipart_type::FLOW,
+        MultipartReply::Aggregate(_) => multipart_type::AGGREGATE,
+        MultipartReply::Table(_) => multipart_type::TABLE,
+        MultipartReply::Port(_) => multipart_type::PORT_STATS,
+        MultipartReply::Queue(_) => multipart_type::QUEUE,
+        MultipartReply::Group(_) => multipart_type::GROUP,
+        MultipartReply::GroupDescription(_) => multipart_type::GROUP_DESC,
+        MultipartReply::GroupFeatures(_) => multipart_type::GROUP_FEATURES,
+        MultipartReply::Meter(_) => multipart_type::METER,
+        MultipartReply::MeterConfig(_) => multipart_type::METER_CONFIG,
+        MultipartReply::MeterFeatures(_) => multipart_type::METER_FEATURES,
+        MultipartReply::TableFeatures(_) => multipart_type::TABLE_FEATURES,
+        MultipartReply::PortDescription(_) => multipart_type::PORT_DESC,
+        MultipartReply::FlowMonitor(_) => multipart_type::EXPERIMENTER,
         MultipartReply::NiciraFlow(_) | MultipartReply::NiciraAggregate(_) => return None,
     })
 }

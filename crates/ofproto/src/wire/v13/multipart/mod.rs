@@ -15,7 +15,7 @@ mod port;
 mod queue;
 mod table;
 
-pub(in crate::wire) use codec::{at, entries, reply_kind, request_kind};
+pub(in crate::wire) use codec::{entries, multipart_type, reply_kind, request_kind};
 pub(super) use codec::{put_reply, put_request, read_reply_message, read_request_message};
 pub(crate) use codec::{read_part_header, read_request};
 pub(crate) use entry::{begin_reply, put_entry};

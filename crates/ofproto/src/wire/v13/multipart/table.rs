@@ -45,8 +45,10 @@ const NAME_LEN: usize = 32;
 /// Instructions: goto-table, write-metadata, write/apply/clear-actions, meter.
 const INSTRUCTIONS: [u16; 6] = [1, 2, 3, 4, 5, 6];
 
-/// `ofp_table_feature_prop_type`; only the variants without table-miss are written.
-mod at {
+/// `ofp_table_feature_prop_type`, without the types `OFPTFPT_*_MISS`.
+///
+/// Replies have no properties of those types.
+mod property_type {
     pub(super) const INSTRUCTIONS: u16 = 0;
     pub(super) const NEXT_TABLES: u16 = 2;
     pub(super) const WRITE_ACTIONS: u16 = 4;
@@ -88,7 +90,7 @@ pub(super) fn check_request(body: &mut ByteReader<'_>) -> Result<(), ErrorCode> 
 
 fn check_property(properties: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
     let (kind, _) = property::read(properties)?;
-    if at::ALL.contains(&kind) { Ok(()) } else { Err(ErrorCode::PropertyType) }
+    if property_type::ALL.contains(&kind) { Ok(()) } else { Err(ErrorCode::PropertyType) }
 }
 
 /// Reads a table features entry, without the features that all tables have.
@@ -116,18 +118,18 @@ pub(super) fn put_features(out: &mut Vec<u8>, features: &TableFeatures) {
     out.put_u64(u64::MAX);
     out.put_u32(0);
     out.put_u32(features.entries_max);
-    put_ids(out, at::INSTRUCTIONS, &INSTRUCTIONS);
+    put_ids(out, property_type::INSTRUCTIONS, &INSTRUCTIONS);
     let next_tables = table.number().saturating_add(1)..=TableId::MAX.number();
-    put_property(out, at::NEXT_TABLES, |out| out.extend(next_tables));
-    put_ids(out, at::WRITE_ACTIONS, &STANDARD);
-    put_ids(out, at::APPLY_ACTIONS, &STANDARD);
-    put_fields(out, at::MATCH, |_| true);
-    put_fields(out, at::WILDCARDS, |_| true);
+    put_property(out, property_type::NEXT_TABLES, |out| out.extend(next_tables));
+    put_ids(out, property_type::WRITE_ACTIONS, &STANDARD);
+    put_ids(out, property_type::APPLY_ACTIONS, &STANDARD);
+    put_fields(out, property_type::MATCH, |_| true);
+    put_fields(out, property_type::WILDCARDS, |_| true);
     // The standard's set-field cannot write the ingress port; Nicira's actions can.
     let is_writable =
         |field: FieldId| field.info().access == Access::ReadWrite && field != FieldId::InPort;
-    put_fields(out, at::WRITE_SETFIELD, is_writable);
-    put_fields(out, at::APPLY_SETFIELD, is_writable);
+    put_fields(out, property_type::WRITE_SETFIELD, is_writable);
+    put_fields(out, property_type::APPLY_SETFIELD, is_writable);
     length::fill(out, length_at, start);
 }
 
@@ -162,7 +164,8 @@ fn put_fields(out: &mut Vec<u8>, kind: u16, choose: impl Fn(FieldId) -> bool) {
     put_property(out, kind, |out| {
         let chosen = FieldId::all().filter(|field| choose(*field)).filter_map(basic);
         for (field, oxm) in chosen {
-            let has_mask = kind == at::MATCH && field.info().maskable == Maskable::Maskable;
+            let has_mask =
+                kind == property_type::MATCH && field.info().maskable == Maskable::Maskable;
             let bits = if oxm.wire_bits == 0 { field.width() } else { oxm.wire_bits };
             let value_len = bits.div_ceil(8);
             out.put_u16(oxm.class.number());
