@@ -53,6 +53,8 @@ fn interface_columns_follow_the_device() {
         assert!(is("link_state link_resets", &format!("up\n{}", resets + 2)));
         ip(&fixture, "link set v1 down");
         assert!(is("link_state admin_state", "down\ndown"));
+        let reason = "down: the device v1 is set down: use `ip link set v1 up`";
+        assert!(show(&daemon).contains(reason), "{}", show(&daemon));
         assert_eq!(fixture.done("get interface v1 link_speed duplex"), "10000000000\nfull");
     }
 }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use shunt_datapath::port::{
-    DeviceReading, DeviceWork, HostDeviceSetting, LinkMode, Port, PortWork,
+    DeviceReading, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortWork,
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
@@ -152,6 +152,14 @@ impl BridgePort {
         change
     }
 
+    /// Returns the reason why the link of the open port is down.
+    ///
+    /// `None` if no reason is known, mostly because the link has no carrier.
+    pub(crate) fn down_reason(&self) -> Option<String> {
+        let open = self.open.as_ref()?;
+        open.link_reason().or_else(|| down_text(self.settings.device(), &self.device?))
+    }
+
     /// Returns the reason why the configured MTU is not in force.
     ///
     /// `None` if the MTU is in force, or none is configured.
@@ -226,6 +234,18 @@ impl BridgePort {
             Some(work) => Ok(Some(work)),
             None => Err(device_error(&self.settings.name, io::ErrorKind::Unsupported.into())),
         }
+    }
+}
+
+/// Returns a text if a device is down because an operator has set it down.
+fn down_text(device: &str, state: &HostDeviceState) -> Option<String> {
+    match state {
+        HostDeviceState { is_up: true, .. } => None,
+        // A TAP that was moved has no known index, and the command does not find it.
+        HostDeviceState { index: 0, .. } => {
+            Some(format!("the device {device} is set down in its network namespace"))
+        }
+        _ => Some(format!("the device {device} is set down: use `ip link set {device} up`")),
     }
 }
 
@@ -429,6 +449,20 @@ mod tests {
         assert_eq!((status.len(), of_ports), (1, vec!["p2"]));
         bridges.changed().note();
         assert_eq!(switch.take_changed_ports(&changes), None);
+    }
+
+    /// A device that is set down has a reason, and a device without a carrier has none.
+    #[test]
+    fn a_device_that_is_set_down_has_a_reason() {
+        let text = |index, is_up| {
+            let mac = [2, 0, 0, 0, 0, 1];
+            down_text("eth1", &HostDeviceState { index, is_up, mac, mtu: 1500 })
+        };
+        assert_eq!(text(4, true), None);
+        let reason = "the device eth1 is set down: use `ip link set eth1 up`";
+        assert_eq!(text(4, false).as_deref(), Some(reason));
+        let moved = "the device eth1 is set down in its network namespace";
+        assert_eq!(text(0, false).as_deref(), Some(moved));
     }
 
     /// The text has both MTUs, the reason, and what to do.

@@ -448,7 +448,7 @@ fn port_status(
         None if bridges.peer_problem(port).is_some() => "no peer".to_owned(),
         None if port.link_up => "up".to_owned(),
         None => {
-            let reason = port.open.as_ref().and_then(|open| open.link_reason());
+            let reason = port.down_reason();
             reason.map_or_else(|| "down".to_owned(), |reason| format!("down: {reason}"))
         }
     };

@@ -12,7 +12,7 @@ use shunt_datapath::port::is_held_by_open_vswitch;
 use shunt_switch::{Config, config::PortType};
 
 use super::{
-    HostCheck,
+    CheckState, HostCheck,
     dpdk::DpdkNeeds,
     system::{BPF, Capability, HostSystem, IPC_LOCK, NET_ADMIN, NET_RAW, ProcessRights, UnitState},
 };
@@ -373,7 +373,10 @@ impl RunningDaemon {
         let is_packet = |thread: &&Value| word(&thread["name"]).starts_with("packet thread");
         let threads = list(&self.threads).iter().filter(is_packet).count() as u64;
         let is_af_xdp = |port: &&Value| word(&port["type"]) == PortType::AfXdp.name();
-        let is_af_xdp_open = self.ports().filter(is_af_xdp).all(|port| check_port(port).is_none());
+        let is_open = |port: &Value| {
+            check_port(port).is_none_or(|problem| problem.state != CheckState::Missing)
+        };
+        let is_af_xdp_open = self.ports().filter(is_af_xdp).all(is_open);
         let needs = PortNeeds::of_kinds(kinds.filter(|kind| *kind != "unbound"));
         PortNeeds { threads, is_af_xdp_open, ..needs }
     }
@@ -381,6 +384,11 @@ impl RunningDaemon {
 
 /// The link text of a port that a controller has set down, which is no problem.
 const DOWN_BY_CONTROLLER: &str = "down: by a controller";
+
+/// The text in the link of a port with a device that an operator has set down.
+///
+/// The text names the command that sets the device up.
+const SET_DOWN: &str = " is set down";
 
 /// The text before the name of a missing device in the reason why a port is down.
 const NO_DEVICE: &str = "there is no device ";
@@ -393,7 +401,7 @@ fn check_port(port: &Value) -> Option<HostCheck> {
     }
     let port = word(&port["name"]);
     let name = format!("port {port}");
-    if link == DOWN_BY_CONTROLLER {
+    if link == DOWN_BY_CONTROLLER || link.contains(SET_DOWN) {
         return Some(HostCheck::note(name, link));
     }
     if let Some((_, device)) = link.split_once(NO_DEVICE) {

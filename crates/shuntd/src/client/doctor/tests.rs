@@ -59,6 +59,8 @@ fn each_missing_right_is_named() {
     let all = ["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF", "locked memory", "port p1"];
     assert_eq!(missing_of("af_xdp", "down: no memory", &files, "running"), all);
     assert!(missing_of("null", "down: by a controller", &files, "running").is_empty());
+    let set_down = "down: the device p1 is set down: use `ip link set p1 up`";
+    assert!(missing_of("null", set_down, &files, "running").is_empty());
     let few = process("0000000000003000", "256", "8388608");
     assert_eq!(missing_of("af_packet", "up", &few, "running"), ["open files"]);
 }
