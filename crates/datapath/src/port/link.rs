@@ -31,7 +31,7 @@ const LINK_64_FILTER: u32 = 1 << (IFLA_STATS_LINK_64 - 1);
 const NESTED: u16 = 0x8000;
 
 /// Length of the header of a message (`nlmsghdr`).
-const MESSAGE_HEADER: usize = 16;
+pub(super) const MESSAGE_HEADER: usize = 16;
 /// Length of the headers before the attributes: `nlmsghdr` and `ifinfomsg`.
 const HEADERS: usize = MESSAGE_HEADER + 16;
 /// Length of the headers before statistics: `nlmsghdr` and `if_stats_msg`.
@@ -176,7 +176,7 @@ fn take_statistics(mut part: &[u8], losses: &mut BTreeMap<u32, DeviceDrops>) -> 
 }
 
 /// Returns the first message with its type; `None` if it is truncated.
-fn first_message(part: &[u8]) -> Option<(&[u8], u16)> {
+pub(super) fn first_message(part: &[u8]) -> Option<(&[u8], u16)> {
     let length = usize::try_from(u32::from_ne_bytes(*part.first_chunk()?)).ok()?;
     let kind = u16::from_ne_bytes(*part.get(4..)?.first_chunk()?);
     let message = part.get(..length).filter(|message| message.len() >= MESSAGE_HEADER)?;

@@ -17,6 +17,7 @@
 
 mod claim;
 mod contract;
+mod device_addresses;
 mod device_loss;
 mod error;
 mod ethtool;
@@ -45,6 +46,7 @@ pub use contract::{
     AssignedRxQueue, Capabilities, DeviceWork, FirstThread, Port, PortCounters, PortWork, Queues,
     RxQueue, RxReport, SplitQueues, TxEnd, TxQueue,
 };
+pub use device_addresses::DeviceAddress;
 pub use error::PortError;
 pub use host_device::{
     DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState, LinkMode,

@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
 };
 
-use nix::ifaddrs::getifaddrs;
+use shunt_datapath::port::DeviceAddress;
 use tracing::warn;
 
 use crate::ports::port::BridgePort;
@@ -47,17 +47,13 @@ impl HostAddresses {
     /// Reads the addresses of the host from the kernel.
     pub(crate) fn read() -> Self {
         let mut addresses: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for own in getifaddrs().into_iter().flatten() {
-            let Some(address) = own.address else { continue };
-            let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-            let address =
-                v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())));
-            let is_of_host = |address: &IpAddr| match address {
-                IpAddr::V4(_) => true,
-                IpAddr::V6(address) => !address.is_unicast_link_local(),
-            };
-            if let Some(address) = address.filter(is_of_host) {
-                addresses.entry(own.interface_name).or_default().push(address);
+        let is_of_host = |own: &DeviceAddress| match own.address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        };
+        for own in DeviceAddress::all().into_iter().filter(is_of_host) {
+            if let Some(device) = own.device() {
+                addresses.entry(device).or_default().push(own.address);
             }
         }
         Self(addresses)

@@ -1,0 +1,206 @@
+//! The IP addresses of network devices, as the kernel reports them over netlink.
+//!
+//! `getifaddrs(3)` has the same result, but asks for all devices as well. With a thousand devices,
+//! that takes milliseconds after each new one.
+//!
+//! Source: rtnetlink(7), Linux `include/uapi/linux/if_addr.h`.
+
+use std::{ffi::CStr, net::IpAddr, os::fd::AsRawFd};
+
+use nix::{
+    net::if_::if_indextoname,
+    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket},
+};
+
+use super::link::{MESSAGE_HEADER, attributes, first_message};
+
+/// The request for addresses.
+const RTM_GETADDR: u16 = 22;
+/// The answer to the request for addresses.
+const RTM_NEWADDR: u16 = 20;
+/// Attribute of an address: the address, or that of the other end of a point-to-point link.
+const IFA_ADDRESS: u16 = 1;
+/// Attribute of an address: the address of this end.
+const IFA_LOCAL: u16 = 2;
+/// Attribute of an IPv4 address: the name of the device, perhaps with a suffix.
+const IFA_LABEL: u16 = 3;
+
+/// Length of the headers before the attributes: `nlmsghdr` and `ifaddrmsg`.
+const HEADERS: usize = MESSAGE_HEADER + 8;
+
+/// An IP address of a network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceAddress {
+    /// The IP address.
+    pub address: IpAddr,
+    /// The index of the device.
+    index: u32,
+    /// The label of an IPv4 address.
+    label: Option<String>,
+}
+
+impl DeviceAddress {
+    /// Returns the addresses of the network namespace of the calling thread.
+    ///
+    /// After an error of the kernel, the addresses that were read so far are returned.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let mut addresses = Vec::new();
+        let _ = ask_addresses(&mut addresses);
+        addresses
+    }
+
+    /// Returns the name of the device, or the label of the address.
+    ///
+    /// `None` if the device has vanished.
+    #[must_use]
+    pub fn device(&self) -> Option<String> {
+        let name = || if_indextoname(self.index).ok()?.into_string().ok();
+        self.label.clone().or_else(name)
+    }
+}
+
+/// Requests all addresses, and takes the whole answer.
+fn ask_addresses(addresses: &mut Vec<DeviceAddress>) -> nix::Result<()> {
+    let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
+    let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_DUMP).unwrap_or_default();
+    let mut request = Vec::with_capacity(HEADERS);
+    // The header has length, type, flags, sequence number and sender.
+    request.extend(u32::try_from(HEADERS).unwrap_or_default().to_ne_bytes());
+    request.extend(RTM_GETADDR.to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
+    // The request selects no family and no device.
+    request.resize(HEADERS, 0);
+    send(socket.as_raw_fd(), &request, MsgFlags::empty())?;
+    // The kernel sends at most 32 KiB in a part of the answer.
+    let mut part = vec![0; 1 << 15];
+    loop {
+        let length = recv(socket.as_raw_fd(), &mut part, MsgFlags::empty())?;
+        if take_addresses(part.get(..length).unwrap_or_default(), addresses) {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes the addresses from a part of an answer; returns whether it is the last part.
+fn take_addresses(mut part: &[u8], addresses: &mut Vec<DeviceAddress>) -> bool {
+    if part.is_empty() {
+        return true;
+    }
+    while !part.is_empty() {
+        // Every other message is the end (`NLMSG_DONE`), or an error.
+        let Some((message, RTM_NEWADDR)) = first_message(part) else { return true };
+        addresses.extend(device_address(message));
+        part = part.get(message.len().next_multiple_of(4)..).unwrap_or_default();
+    }
+    false
+}
+
+/// Returns the address in a message; `None` if it is no IP address.
+fn device_address(message: &[u8]) -> Option<DeviceAddress> {
+    let index = u32::from_ne_bytes(*message.get(MESSAGE_HEADER + 4..)?.first_chunk()?);
+    let (mut address, mut local, mut label) = (None, None, None);
+    for (kind, value) in attributes(message.get(HEADERS..)?) {
+        match kind {
+            IFA_ADDRESS => address = ip_address(value),
+            IFA_LOCAL => local = ip_address(value),
+            IFA_LABEL => {
+                let text = CStr::from_bytes_until_nul(value).ok();
+                label = text.and_then(|text| text.to_str().ok());
+            }
+            _ => {}
+        }
+    }
+    Some(DeviceAddress { address: local.or(address)?, index, label: label.map(str::to_owned) })
+}
+
+fn ip_address(value: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(value).ok().map(IpAddr::from);
+    v4.or_else(|| <[u8; 16]>::try_from(value).ok().map(IpAddr::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        io::Write,
+        process::{Command, Stdio},
+    };
+
+    use nix::{
+        ifaddrs::getifaddrs,
+        sched::{CloneFlags, unshare},
+    };
+
+    use super::*;
+
+    /// Returns the addresses of `getifaddrs(3)`, by name.
+    fn reference() -> BTreeSet<(String, IpAddr)> {
+        let address = |own: nix::ifaddrs::InterfaceAddress| {
+            let address = own.address?;
+            let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+            let v6 = || address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip()));
+            Some((own.interface_name, v4.or_else(v6)?))
+        };
+        getifaddrs().unwrap().filter_map(address).collect()
+    }
+
+    fn found() -> BTreeSet<(String, IpAddr)> {
+        let all = DeviceAddress::all().into_iter();
+        all.map(|own| (own.device().unwrap(), own.address)).collect()
+    }
+
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
+    #[test]
+    fn addresses_are_those_of_getifaddrs() {
+        let test = std::thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
+                return;
+            }
+            assert_eq!(found(), BTreeSet::new());
+            let mut lines = "link set lo up\n\
+                             link add va type veth peer name vb\n\
+                             addr add 10.0.0.1/24 dev va\n\
+                             addr add 10.0.0.2/24 dev va label va:1\n\
+                             addr add 10.1.0.1 peer 10.1.0.2 dev vb\n\
+                             addr add fd00::1/64 dev vb nodad\n"
+                .to_owned();
+            // More addresses than one part of the answer has.
+            lines.extend((0..=255).map(|number| format!("addr add 10.2.{number}.1/24 dev lo\n")));
+            lines.extend((0..=255).map(|number| format!("addr add 10.3.{number}.1/24 dev lo\n")));
+            let mut ip =
+                Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+            ip.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+            assert!(ip.wait().unwrap().success());
+            let all = found();
+            assert!(all.len() > 2 * 256, "{}", all.len());
+            assert_eq!(all, reference());
+        });
+        test.join().unwrap();
+    }
+
+    #[test]
+    fn a_truncated_answer_is_no_address() {
+        let mut message = Vec::new();
+        message.extend(32_u32.to_ne_bytes());
+        message.extend(RTM_NEWADDR.to_ne_bytes());
+        message.extend([0; 10]);
+        message.extend([2, 24, 0, 0]);
+        message.extend(7_u32.to_ne_bytes());
+        message.extend(8_u16.to_ne_bytes());
+        message.extend(IFA_ADDRESS.to_ne_bytes());
+        message.extend([10, 0, 0, 1]);
+        let expected =
+            DeviceAddress { address: IpAddr::from([10_u8, 0, 0, 1]), index: 7, label: None };
+        for length in 0..message.len() {
+            let mut addresses = Vec::new();
+            assert!(take_addresses(&message[..length], &mut addresses));
+            assert_eq!(addresses, [], "cut at {length}");
+        }
+        let mut addresses = Vec::new();
+        assert!(!take_addresses(&message, &mut addresses), "the end is to come");
+        assert_eq!(addresses, [expected]);
+    }
+}
