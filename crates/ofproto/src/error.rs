@@ -95,7 +95,7 @@ macro_rules! error_codes {
 
 error_codes! {
     HelloIncompatible = standard(0, 0), "OFPHFC_INCOMPATIBLE", "no common version: offer one that the switch speaks";
-    BadVersion = standard(1, 0), "OFPBRC_BAD_VERSION", "the message has another version than the hellos agreed on";
+    BadVersion = standard(1, 0), "OFPBRC_BAD_VERSION", "the message has another OpenFlow version than the connection";
     BadType = standard(1, 1), "OFPBRC_BAD_TYPE", "the switch does not handle this message type";
     BadMultipart = standard(1, 2), "OFPBRC_BAD_MULTIPART", "unknown multipart type, or its parts differ in type";
     BadExperimenter = standard(1, 3), "OFPBRC_BAD_EXPERIMENTER", "unknown experimenter: only ONF and Nicira are supported";

@@ -25,13 +25,13 @@ pub(crate) struct ConnectionPlaces {
 #[derive(Default)]
 struct OpenConnections {
     by_number: BTreeMap<u64, OpenConnection>,
-    /// The next number of a connection, and of a wait.
+    /// The next number of a connection, or of a wait for a request.
     next_number: u64,
 }
 
 /// The state of an open connection.
 struct OpenConnection {
-    /// The number of the wait for a request; `None` while the connection has a request.
+    /// Identifies the wait for a request; `None` while the connection has a request.
     waiting: Option<u64>,
     /// Notified when the connection has lost its place.
     removal: Arc<Notify>,

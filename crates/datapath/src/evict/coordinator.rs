@@ -224,7 +224,7 @@ impl EvictionCoordinator {
     ///
     /// # Panics
     ///
-    /// When the endpoint was created for another version, or an owner with its id is present.
+    /// If the endpoint was created for another version, or an owner with its id is present.
     pub fn join(&mut self, endpoint: CoordinatorEndpoint) {
         assert_eq!(
             endpoint.link.acked_version(),

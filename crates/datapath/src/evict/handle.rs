@@ -121,7 +121,7 @@ impl CoordinatorHandle {
     ///
     /// # Panics
     ///
-    /// When the engine panics, or has panicked since the last iteration.
+    /// If the engine panics, or has panicked since the last iteration.
     pub fn run_iteration(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let panic = match &mut *state {

@@ -26,7 +26,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// When the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub fn new(version: Version) -> std::io::Result<Self> {
         Ok(Self {
             mailbox: CachePadded::new(Mailbox::new()),

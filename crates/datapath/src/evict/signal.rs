@@ -26,7 +26,7 @@ mod kernel {
         ///
         /// # Errors
         ///
-        /// When the system has no descriptor left.
+        /// If the system has no descriptor left.
         pub fn new() -> io::Result<Self> {
             Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
         }

@@ -45,7 +45,7 @@ impl Waker {
     ///
     /// # Errors
     ///
-    /// When the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self { asleep: AtomicBool::new(false), signal: Signal::new()? })
     }

@@ -126,7 +126,7 @@ const REPORTS_MAX: usize = 16_384;
 ///
 /// # Errors
 ///
-/// When the system has no descriptor left.
+/// If the system has no descriptor left.
 pub fn offload_endpoint(
     owner: OwnerId,
     version: Version,

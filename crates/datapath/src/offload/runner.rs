@@ -24,7 +24,7 @@ use crate::thread::{
 ///
 /// # Errors
 ///
-/// When the system has no thread left.
+/// If the system has no thread left.
 pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
     mut owner: OffloadAgent<T>,
     epoch: Instant,

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::wire::p4::v1::{TableEntry, stream_message_response, update::Type};
 
-/// Number of entries that are counted one by one; for more, whole stages are read.
+/// Maximum number of counters to read one by one; for more, whole stages are read.
 const COUNT_ALONE_MAX: usize = 64;
 
 /// Longest delay between attempts to connect, as a multiple of the first delay.

@@ -60,7 +60,7 @@ pub struct WorkloadName {
     pub pattern: CollectivePattern,
 }
 
-/// Traversals of a pipeline that get rules and flows.
+/// The traversals of a pipeline for which rules and flows are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Terminals {
     /// Traversals that forward.

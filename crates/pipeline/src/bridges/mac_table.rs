@@ -285,7 +285,7 @@ impl MacTable {
         ExpiredEntries { changed, is_complete: false }
     }
 
-    /// Ends the announcement that an address made at a time.
+    /// Ends the announcement of an address that began at `announced`.
     ///
     /// Returns the changed key; `None` if the address was learned again since.
     fn end_announcement(

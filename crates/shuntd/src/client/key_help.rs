@@ -94,12 +94,12 @@ const BRIDGE_ROWS: &[KeyRow] = &[
     ["table_overflow", "refuse|evict", "refuse", "full table: refuse rules, or evict some"],
     ["table_limits", "TABLE:N[:evict],..", "(none)", "most rules of the named tables"],
     ["table_names", "TABLE:NAME,..", "(none)", "names of tables"],
-    ["mac_ageing_s", "SECONDS", "0", "seconds an unused address stays; 0: 300"],
-    ["mac_entries", "N", "0", "most learned addresses; 0: 8192"],
+    ["mac_ageing_s", "SECONDS", "0", "seconds an unused address stays; 0 means 300"],
+    ["mac_entries", "N", "0", "most learned addresses; 0 means 8192"],
     ["flood_vlans", "VLAN,..", "(none)", "VLANs in which NORMAL only floods"],
     ["mcast_snooping_enable", "true|false", "false", "send groups only to ports with members"],
-    ["mcast_snooping_ageing_s", "1 to 3600", "0", "seconds a port stays in a group; 0: 300"],
-    ["mcast_snooping_entries", "1 to 1000000", "0", "most learned groups; 0: 2048"],
+    ["mcast_snooping_ageing_s", "1 to 3600", "0", "seconds until ports leave; 0 means 300"],
+    ["mcast_snooping_entries", "1 to 1000000", "0", "most learned groups; 0 means 2048"],
     [
         "mcast_snooping_disable_flood_unregistered",
         "true|false",
@@ -150,9 +150,9 @@ const VLAN_ROWS: &[KeyRow] = &[
 
 const POLICING_ROWS: &[KeyRow] = &[
     ["ingress_policing_rate", "N", "0", "kilobits per second; 0: no limit"],
-    ["ingress_policing_burst", "N", "0", "burst in kilobits; 0: 8000"],
+    ["ingress_policing_burst", "N", "0", "burst in kilobits; 0 means 8000"],
     ["ingress_policing_kpkts_rate", "N", "0", "thousands of packets per second; 0: no limit"],
-    ["ingress_policing_kpkts_burst", "N", "0", "burst in thousands of packets; 0: 16"],
+    ["ingress_policing_kpkts_burst", "N", "0", "burst in thousands of packets; 0 means 16"],
 ];
 
 const QOS_ROWS: &[KeyRow] = &[
@@ -202,7 +202,7 @@ const BOND_ROWS: &[KeyRow] = &[
     ["lacp_fallback_ab", "true|false", "false", "active-backup while there is no partner"],
     ["lacp_system_id", "MAC", "(of the bridge)", "address of the LACP system"],
     ["lacp_system_priority", "1 to 65535", "65534", "the system with the lower number decides"],
-    ["lacp_port_id", "PORT:N,..", "(of the ports)", "numbers of members for LACP"],
+    ["lacp_port_id", "PORT:N,..", "(of the ports)", "LACP port numbers of members"],
     ["lacp_port_priority", "PORT:N,..", "(65535)", "priorities; the lowest is preferred"],
     ["lacp_aggregation_key", "PORT:N,..", "(of the bond)", "members of equal keys work together"],
     ["vlan_mode", "MODE", "(as a port)", "VLAN mode of all members, as in set-vlans"],

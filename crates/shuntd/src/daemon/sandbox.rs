@@ -130,9 +130,10 @@ pub(crate) enum SandboxError {
 pub(crate) enum WriteRestriction {
     /// All changes outside the directories are refused.
     Full,
-    /// All changes but truncation: before Linux 6.2, a file can be truncated.
+    /// All changes outside the directories are refused, except truncation.
     ///
-    /// The permissions of the file must allow the truncation.
+    /// Linux before 6.2 cannot refuse the truncation of a file. The permissions of the file must
+    /// allow the truncation.
     Partial,
 }
 

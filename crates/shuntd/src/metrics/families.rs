@@ -105,7 +105,7 @@ pub(super) const CACHES: [Metric<CacheStatus>; 17] = [
     (
         "shunt_learned_index_hits_total",
         "counter",
-        "Packets that the learned index of the megaflow cache found an entry for.",
+        "Packets for which the learned index of the megaflow cache found an entry.",
         |own| own.learned_hits.into(),
     ),
     ("shunt_learned_index_entries", "gauge", "Entries in the learned index.", |own| {
@@ -234,8 +234,7 @@ pub(super) const RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     (
         "shunt_gigaflow_rule_space_pairwise",
         "gauge",
-        "Estimate of the covered traversals: products of the LTM entries before and after each \
-         tag.",
+        "Estimate of the covered traversals by pairs of LTM entries, before and after each tag.",
         |own| own.pairwise.into(),
     ),
     (
@@ -326,8 +325,7 @@ pub(super) const NIC_RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     (
         "shunt_nic_rule_space_pairwise",
         "gauge",
-        "Estimate of the covered traversals: products of the LTM entries before and after each \
-         tag.",
+        "Estimate of the covered traversals by pairs of LTM entries, before and after each tag.",
         |own| own.pairwise.into(),
     ),
     (

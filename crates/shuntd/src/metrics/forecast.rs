@@ -58,13 +58,13 @@ const TIMES: &[SourceMetric] = &[
     (
         "shunt_forecast_spent_seconds_total",
         "counter",
-        "Time of packet threads that forecasts took, by origin.",
+        "Time that packet threads spent on forecasts, by origin.",
         |own| own.spent_us,
     ),
     (
         "shunt_forecast_saved_seconds_total",
         "counter",
-        "Estimated time that packets did not wait: hits times the mean time of a translation.",
+        "Estimated waiting time that forecasts saved: hits times the mean time of a translation.",
         |own| own.saved_us.unwrap_or_default(),
     ),
 ];
@@ -93,7 +93,7 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
     text.family(
         "shunt_forecast_predictor_seconds_total",
         "counter",
-        "Time of packet threads that the predictors took, without translations.",
+        "Time that packet threads spent on predictors, without translations.",
     );
     text.value(&[], seconds(status.predictors_us.saturating_mul(1000)));
     outcomes(&mut text, status);

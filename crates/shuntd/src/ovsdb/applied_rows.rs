@@ -54,12 +54,12 @@ impl AppliedRows {
         self.bridges.keys().map(String::as_str)
     }
 
-    /// Returns whether a bridge with a name was applied.
+    /// Returns whether a bridge with the given name was applied.
     pub(super) fn has_bridge(&self, name: &str) -> bool {
         self.bridges.contains_key(name)
     }
 
-    /// Returns all bridges, each with its ports of a scope.
+    /// Returns all bridges, each with its ports in `scope`.
     pub(super) fn state(&self, scope: &PortScope) -> DesiredState {
         let bridge = |own: &AppliedBridge| DeclaredBridge {
             options: Arc::clone(&own.options),
@@ -68,7 +68,7 @@ impl AppliedRows {
         DesiredState { settings: None, bridges: self.bridges.values().map(bridge).collect() }
     }
 
-    /// Replaces all bridges, and their ports of a scope.
+    /// Replaces all bridges, and their ports in `scope`.
     pub(super) fn replace(&mut self, scope: &PortScope, state: DesiredState) {
         let mut before = std::mem::take(&mut self.bridges);
         for DeclaredBridge { options, ports } in state.bridges {

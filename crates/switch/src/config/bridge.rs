@@ -39,9 +39,9 @@ pub struct BridgeOptions {
     pub table_limits: Vec<String>,
     /// Names of particular tables, as `TABLE:NAME`.
     pub table_names: Vec<String>,
-    /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
+    /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0 means 300.
     pub mac_ageing_s: u32,
-    /// Maximum number of MAC addresses in the table of `NORMAL`; 0: 8192.
+    /// Maximum number of MAC addresses in the table of `NORMAL`; 0 means 8192.
     pub mac_entries: usize,
     /// VLANs in which `NORMAL` learns no MAC addresses, and floods every packet.
     pub flood_vlans: Vec<u16>,
@@ -49,9 +49,9 @@ pub struct BridgeOptions {
     pub mcast_snooping_enable: bool,
     /// Seconds without a report after which a port leaves a multicast group.
     ///
-    /// At most 3600; 0: 300.
+    /// At most 3600; 0 means 300.
     pub mcast_snooping_ageing_s: u32,
-    /// Maximum number of multicast groups: at most 1,000,000; 0: 2048.
+    /// Maximum number of multicast groups: at most 1,000,000; 0 means 2048.
     pub mcast_snooping_entries: usize,
     /// True if `NORMAL` does not flood packets of groups that no host has reported.
     pub mcast_snooping_disable_flood_unregistered: bool,
@@ -115,7 +115,7 @@ pub struct PortOptions {
     pub devargs: String,
     /// Number of receive queues for `dpdk`; 0: one for each packet thread.
     ///
-    /// For a client of `memif` it is the number of rings in each direction; 0: one.
+    /// For a client of `memif` it is the number of rings in each direction; 0 means one.
     pub queues: u16,
     /// Socket, for `memif`: an absolute path, or `@` and an abstract name.
     pub socket: PathBuf,
@@ -125,9 +125,9 @@ pub struct PortOptions {
     pub role: MemifRole,
     /// Secret that server and client must share, for `memif`; empty: none.
     pub secret: String,
-    /// Binary logarithm of the size of a ring, for a client of `memif`; 0: 10.
+    /// Binary logarithm of the size of a ring, for a client of `memif`; 0 means 10.
     pub rsize: u8,
-    /// Length of a buffer in bytes, for a client of `memif`; 0: 2048.
+    /// Length of a buffer in bytes, for a client of `memif`; 0 means 2048.
     pub bsize: u16,
     /// True if a `memif` server accepts a memory file that its client could shorten.
     pub allow_unsealed: bool,
@@ -172,11 +172,11 @@ pub struct PortOptions {
     pub mcast_snooping_flood_reports: bool,
     /// Maximum rate of received bits, in kilobits per second; 0: no limit.
     pub ingress_policing_rate: u32,
-    /// Burst above `ingress_policing_rate`, in kilobits; 0: 8000.
+    /// Burst above `ingress_policing_rate`, in kilobits; 0 means 8000.
     pub ingress_policing_burst: u32,
     /// Maximum rate of received packets, in thousands per second; 0: no limit.
     pub ingress_policing_kpkts_rate: u32,
-    /// Burst above `ingress_policing_kpkts_rate`, in thousands of packets; 0: 16.
+    /// Burst above `ingress_policing_kpkts_rate`, in thousands of packets; 0 means 16.
     pub ingress_policing_kpkts_burst: u32,
     /// Quality of service of sent packets: rate limits and queues.
     pub qos: Option<QosOptions>,

@@ -40,7 +40,7 @@ pub struct DatapathFlowFormat {
 pub struct DatapathFlowFilter<'a> {
     /// Number of the packet thread that has the entry.
     pub thread: Option<u16>,
-    /// True for entries of the NIC alone; false for entries of packet threads alone.
+    /// True selects entries of the NIC, false those of packet threads; `None`: all.
     pub is_offloaded: Option<bool>,
     /// Name of the bridge.
     pub bridge: Option<&'a str>,

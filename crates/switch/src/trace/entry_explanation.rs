@@ -93,7 +93,7 @@ pub struct LiveEntry {
     pub reads: Vec<String>,
 }
 
-/// The cause of an eviction.
+/// An evicted entry, and the cause of its eviction.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvictedEntry {
     /// Name of the evicted entry.

@@ -46,7 +46,7 @@ pub(super) const OUTER_PRESENT: u64 = 0x1000 << 32;
 pub(super) const OUTER_PRIORITY: u64 = 0xe000 << 32;
 /// The VLAN id of the outer tag.
 pub(super) const OUTER_ID: u64 = 0xfff << 32;
-/// The VLAN id of the tag below the outer one.
+/// The VLAN id of the inner tag.
 pub(super) const INNER_ID: u64 = 0xfff;
 
 impl PacketVlan {
@@ -58,7 +58,7 @@ impl PacketVlan {
         port.vlans.admit(id).map(|id| Self { id, service_tag })
     }
 
-    /// Returns the VLAN id in the tag below that of this VLAN; 0 without a tag.
+    /// Returns the VLAN id of the tag below the tag of this VLAN; 0 if there is none.
     ///
     /// The caller has consulted the tags.
     pub(super) fn id_below(self, packet: &WorkingPacket) -> u16 {

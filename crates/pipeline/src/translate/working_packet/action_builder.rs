@@ -239,7 +239,7 @@ impl ActionBuilder {
         }
     }
 
-    /// Records that the key is again as it was at the save.
+    /// Records that the key has the values of `saved` again.
     pub(super) fn restore(&mut self, saved: Uncommitted) -> Result<(), TraversalError> {
         self.is_behind = true;
         let was_metered = self.metering.meters > saved.metering.meters;

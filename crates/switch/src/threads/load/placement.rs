@@ -82,7 +82,7 @@ impl PortPlacement<'_> {
         Some(thread)
     }
 
-    /// Returns the order of a thread: the lowest gets the queue.
+    /// Returns the cost of a thread; the thread with the lowest cost gets the queue.
     fn cost(&self, thread: usize) -> (usize, u64, usize, usize) {
         let own = self.own.get(&thread).copied().unwrap_or_default();
         let OccupiedThread { busy_ns, queues_count } =
