@@ -221,10 +221,13 @@ impl Mistake {
 
 /// Parses a configuration file.
 fn parse_file(text: &str) -> Result<ConfigFile, Mistake> {
-    let file: ConfigFile = toml::from_str(text).map_err(|error| Mistake {
-        message: in_words(error.message().lines().next().unwrap_or_default()),
-        help: help(error.message()),
-        span: error.span().unwrap_or_default(),
+    let file: ConfigFile = toml::from_str(text).map_err(|error| {
+        let message = error.message().lines().next().unwrap_or_default();
+        let span = error.span().unwrap_or_default();
+        number::mistake(text, message, &span).unwrap_or_else(|| {
+            let help = help(error.message());
+            Mistake { message: in_words(message), help, span }
+        })
     })?;
     let senseless = |message, keys: &[ConfigStep]| Mistake {
         message,
@@ -248,8 +251,7 @@ fn parse_file(text: &str) -> Result<ConfigFile, Mistake> {
 
 /// Replaces type names in messages of the TOML parser by words for users.
 ///
-/// Ranges of types are removed, because most keys have a smaller range. The valid words of a key
-/// are also removed, because the help text lists them.
+/// The valid words of a key are removed, because the help text lists them.
 fn in_words(message: &str) -> String {
     /// Words of the parser, and the words that users know.
     const WORDS: [(&str, &str); 10] = [
@@ -274,10 +276,7 @@ fn in_words(message: &str) -> String {
     WORDS.iter().fold(message[..end].to_owned(), replace)
 }
 
-const EXPECTED_NUMBER: &str = "expected a whole number that is not negative and not too large";
-
-/// Names of number types in messages of the TOML parser.
-const NUMBER_TYPES: [&str; 5] = ["u8", "u16", "u32", "u64", "usize"];
+const EXPECTED_NUMBER: &str = "expected a whole number";
 
 /// The beginnings of messages about unknown words;
 /// these messages end with the valid words.
@@ -321,10 +320,6 @@ fn help(message: &str) -> Option<String> {
                     its ports";
         return Some(text.to_owned());
     }
-    let is_number = NUMBER_TYPES.iter().any(|kind| message.ends_with(&format!("expected {kind}")));
-    if message.starts_with("invalid type: string") && is_number {
-        return Some("write the number without quotes".to_owned());
-    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let wrong = quoted.next()?;
     let is_unknown_word = UNKNOWN_WORDS.iter().any(|start| message.starts_with(start));
@@ -337,6 +332,8 @@ fn help(message: &str) -> Option<String> {
         None => (!valid.is_empty()).then(|| format!("valid here: {}", valid.join(", "))),
     }
 }
+
+mod number;
 
 #[cfg(test)]
 mod documented_defaults;

@@ -15,6 +15,7 @@ mod listener_log;
 mod lock_file;
 mod memory_use;
 mod metrics;
+mod number_range;
 mod open_vswitch;
 mod ovsdb;
 mod render;

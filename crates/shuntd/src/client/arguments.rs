@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::key_help;
+use crate::number_range::number_in;
 
 /// The run directory of a daemon that is started without `--run-dir`.
 pub(super) const RUN_DIR_DEFAULT: &str = "/run/shunt";
@@ -284,7 +285,12 @@ pub(super) enum Command {
     /// Show cache entries, those with most packets first.
     Entries {
         /// Limit the number of entries; 0: all.
-        #[arg(long, default_value_t = 20)]
+        #[arg(
+            long,
+            default_value_t = 20,
+            value_parser = number_in(0..=u64::MAX),
+            allow_negative_numbers = true
+        )]
         count: u64,
         /// Print JSON.
         #[arg(long)]
@@ -374,10 +380,21 @@ pub(super) enum Command {
         #[arg(long, value_name = "PORT")]
         in_port: Option<String>,
         /// Remove entries that no packet has hit after this time.
-        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        #[arg(
+            long,
+            value_name = "SECONDS",
+            default_value_t = 60,
+            value_parser = number_in(0..=u64::MAX),
+            allow_negative_numbers = true
+        )]
         seconds: u64,
         /// Preload only this share of the flows, in percent.
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
+        #[arg(
+            long,
+            default_value_t = 100,
+            value_parser = number_in(1..=100_u8),
+            allow_negative_numbers = true
+        )]
         percent: u8,
     },
     /// Show packet rates, caches, drops and evictions until Ctrl-C.
@@ -386,10 +403,20 @@ pub(super) enum Command {
     /// orders the ports by packets or drops, `p` pauses and resumes, arrow keys scroll.
     Top {
         /// Set the time between two updates, in seconds.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=86400))]
+        #[arg(
+            long,
+            default_value_t = 1,
+            value_parser = number_in(1..=86400_u64),
+            allow_negative_numbers = true
+        )]
         interval: u64,
         /// End after this number of updates; 0: never.
-        #[arg(long, default_value_t = 0)]
+        #[arg(
+            long,
+            default_value_t = 0,
+            value_parser = number_in(0..=u64::MAX),
+            allow_negative_numbers = true
+        )]
         count: u64,
     },
     /// Capture the packets of a port, or dropped packets.
@@ -402,7 +429,12 @@ pub(super) enum Command {
         /// Write to this file instead of standard output.
         file: Option<PathBuf>,
         /// End after this number of packets; 0: at Ctrl-C.
-        #[arg(long, default_value_t = 0)]
+        #[arg(
+            long,
+            default_value_t = 0,
+            value_parser = number_in(0..=u64::MAX),
+            allow_negative_numbers = true
+        )]
         count: u64,
     },
     /// Check the rights, devices and limits that the switch needs on this host.
@@ -423,4 +455,26 @@ pub(super) enum Command {
     },
     /// Stop the daemon, and wait until it has ended.
     Exit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_numbers_have_a_range() {
+        for (words, range) in [
+            (["top", "--interval", "1e30"], "from 1 to 86400"),
+            (["top", "--interval", "-1"], "from 1 to 86400"),
+            (["top", "--interval", "0"], "from 1 to 86400"),
+            (["entries", "--count", "99999999999999999999"], "from 0 to 18446744073709551615"),
+            (["entries", "--count", "-1"], "from 0 to 18446744073709551615"),
+        ] {
+            let line = ["shuntctl"].into_iter().chain(words);
+            let error = Arguments::try_parse_from(line).unwrap_err().to_string();
+            let value = format!("'{}'", words[2]);
+            assert!(error.contains(&value), "{error}");
+            assert!(error.contains(&format!("use a whole number {range}")), "{error}");
+        }
+    }
 }

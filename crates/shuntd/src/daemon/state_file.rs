@@ -23,6 +23,7 @@ use tracing::{error, info, warn};
 use super::{reload::LoadedFile, trace_log};
 use crate::{
     lock_file::{LockError, LockFile},
+    number_range::refusal_in_json,
     tls,
 };
 
@@ -179,8 +180,9 @@ impl StateFile {
         {
             return Err(StateReadError::Later { path: path.to_owned(), found: format });
         }
-        let invalid = |error| {
-            let problem = format!("{} is not a state file of shuntd: {error}", path.display());
+        let invalid = |error: serde_json::Error| {
+            let reason = refusal_in_json(&error, &text).unwrap_or_else(|| error.to_string());
+            let problem = format!("{} is not a state file of shuntd: {reason}", path.display());
             StateReadError::Invalid(problem)
         };
         serde_json::from_slice(&text).map(Some).map_err(invalid)

@@ -96,7 +96,12 @@ impl NetflowOptions {
         COLLECTORS.check(&self.targets)?;
         let range = ConfigError::check_range;
         let (timeout, engine) = (self.active_timeout, self.engine_id);
-        range("netflow.active_timeout", timeout.to_string(), timeout >= -1, "-1 or more")?;
+        range(
+            "netflow.active_timeout",
+            timeout.to_string(),
+            timeout >= -1,
+            "from -1 to 2147483647",
+        )?;
         let is_possible = (-1..=255).contains(&engine);
         range("netflow.engine_id", engine.to_string(), is_possible, "from -1 to 255")
     }
@@ -118,7 +123,7 @@ mod tests {
         assert_eq!(check(NetflowOptions { active_timeout: -1, engine_id: 255, ..on() }), "fine");
         assert_eq!(
             check(NetflowOptions { active_timeout: -2, ..on() }),
-            "netflow.active_timeout = -2: it must be -1 or more"
+            "netflow.active_timeout = -2: it must be from -1 to 2147483647"
         );
         for engine_id in [-2, 256] {
             let text = check(NetflowOptions { engine_id, ..on() });

@@ -191,11 +191,11 @@ settings! {
     SETTINGS of Config {
     caches.kind: word("megaflow, gigaflow or flows"),
     caches.index: word("adaptive, learned or tuple-space"),
-    caches.signature_entries: number(),
-    caches.idle_ms: number(),
+    caches.signature_entries: number_in("a power of two up to 16777216 (0: none)"),
+    caches.idle_ms: number_in(POSITIVE_RANGE_64),
     caches.verify_one_in: number(),
     caches.gigaflow.stages: number_in("from 1 to 16"),
-    caches.gigaflow.stage_entries: number(),
+    caches.gigaflow.stage_entries: number_in("from 1 to 1048576"),
     caches.gigaflow.policy: word(
         "disjoint, joint, profiled, first-fit, random, one-to-one or megaflow"
     ),
@@ -207,20 +207,20 @@ settings! {
     caches.gigaflow.offload.device_id: number(),
     caches.gigaflow.offload.device_config: path(),
     caches.gigaflow.offload.bridge: text(),
-    caches.gigaflow.offload.ports: numbers_in("whole numbers, separated by commas"),
-    caches.gigaflow.offload.stages: number(),
-    caches.gigaflow.offload.stage_entries: number(),
+    caches.gigaflow.offload.ports: numbers_in("numbers from 1 to 65279, separated by commas"),
+    caches.gigaflow.offload.stages: number_in("from 1 to 16"),
+    caches.gigaflow.offload.stage_entries: number_in("from 1 to 1048576"),
     caches.gigaflow.offload.masks: number(),
     caches.gigaflow.offload.key_bits: number(),
     caches.gigaflow.offload.update_us: number(),
-    caches.gigaflow.offload.drain_ms: number(),
+    caches.gigaflow.offload.drain_ms: number_in("from 0 to 10000"),
     caches.gigaflow.offload.stale: word("report or ports-down"),
     threads.auto_lb: flag(),
     threads.auto_lb_improvement_threshold: number_in("from 0 to 100"),
     threads.auto_lb_interval_min: number_in("from 1 to 20000"),
     threads.auto_lb_load_threshold: number_in("from 0 to 100"),
-    threads.sleep_max_ms: number(),
-    threads.translations_per_iteration: number(),
+    threads.sleep_max_ms: number_in("from 0 to 10000"),
+    threads.translations_per_iteration: number_in(POSITIVE_RANGE_64),
     packets.vlan_limit: number_in("from 1 to 2"),
     eviction.asynchronous: flag(),
     eviction.repair: word("off, on or rate"),
@@ -233,6 +233,9 @@ const VLANS_RANGE: &str = "VLANs from 0 to 4095, separated by commas";
 
 /// The allowed values of a number of 32 bits that is not 0, for errors.
 const POSITIVE_RANGE: &str = "from 1 to 4294967295";
+
+/// The allowed values of a number of 64 bits that is not 0, for errors.
+const POSITIVE_RANGE_64: &str = "from 1 to 18446744073709551615";
 
 /// The fields of the switch that only take effect when it starts.
 pub(crate) const START_FIELDS: &[SettingField<Config>] = &[

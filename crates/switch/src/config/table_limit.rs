@@ -7,6 +7,14 @@ use shunt_pipeline::{OverflowPolicy, TableId};
 use super::BridgeOptions;
 use crate::error::SwitchError;
 
+/// The allowed texts, for errors.
+#[cfg(target_pointer_width = "64")]
+const RANGE: &str = "TABLE:RULES, TABLE:RULES:refuse or TABLE:RULES:evict, once for each table, with \
+                     TABLE from 0 to 253 and RULES from 0 to 18446744073709551615";
+#[cfg(not(target_pointer_width = "64"))]
+const RANGE: &str = "TABLE:RULES, TABLE:RULES:refuse or TABLE:RULES:evict, once for each table, with \
+                     TABLE from 0 to 253 and RULES from 0 to 4294967295";
+
 /// The rule limit of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableLimit {
@@ -30,7 +38,7 @@ impl BridgeOptions {
             let (table, limit) = parsed.ok_or_else(|| SwitchError::Range {
                 setting: "table_limits",
                 value: text.clone(),
-                range: "TABLE:RULES, TABLE:RULES:refuse or TABLE:RULES:evict, once for each table",
+                range: RANGE,
             })?;
             limits.insert(table, limit);
         }
@@ -77,5 +85,10 @@ mod tests {
             assert!(error.starts_with("table_limits"), "{error}");
         }
         assert!(limits(&["1:1", "1:2"]).is_err());
+        let range = format!("TABLE from 0 to 253 and RULES from 0 to {}", usize::MAX);
+        for wrong in ["255:3", "1:99999999999999999999"] {
+            let error = limits(&[wrong]).unwrap_err().to_string();
+            assert!(error.ends_with(&range), "{error}");
+        }
     }
 }

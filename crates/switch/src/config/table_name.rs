@@ -23,8 +23,8 @@ impl BridgeOptions {
             let (table, name) = parsed.ok_or_else(|| SwitchError::Range {
                 setting: "table_names",
                 value: text.clone(),
-                range: "TABLE:NAME, once for each table, with a name of at most 31 ASCII \
-                        characters without spaces and commas",
+                range: "TABLE:NAME, once for each table, with TABLE from 0 to 253 and a name of at \
+                        most 31 ASCII characters without spaces and commas",
             })?;
             names.insert(table, name.to_owned());
         }
