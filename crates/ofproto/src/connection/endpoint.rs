@@ -347,20 +347,37 @@ impl Connection {
 
     /// Replies to a message with an error.
     pub(super) fn refuse(&mut self, xid: Xid, refusal: &RequestRefusal, frame: &[u8], now: Time) {
-        self.warn(WarningKind::Refused, now, |peer, suppressed| {
+        let is_logged = self.warn(WarningKind::Refused, now, |peer, suppressed| {
             let message = self.codec.describe(frame);
             let refusal = self.codec.describe_refusal(refusal);
             tracing::warn!(suppressed, "{peer}: refused {message}: {refusal}");
         });
+        if !is_logged {
+            // The arguments are only computed if this level is logged.
+            tracing::debug!(
+                "{}: refused {}: {}",
+                self.config.peer,
+                self.codec.describe(frame),
+                self.codec.describe_refusal(refusal)
+            );
+        }
         let number = self.codec.error_number(refusal.code());
         self.reply(xid, &Message::Error(ErrorMessage::refuse(number, frame)), now);
     }
 
     /// Logs a warning about the peer, unless the rate limit of `kind` is reached.
-    pub(super) fn warn(&self, kind: WarningKind, now: Time, log: impl FnOnce(&str, u32)) {
-        if let Some(suppressed) = self.config.warnings.admit(kind, now) {
-            log(&self.config.peer, suppressed);
-        }
+    ///
+    /// `log` gets the peer, and the number of warnings that were suppressed before this one, if any.
+    /// Returns whether the warning was logged.
+    pub(super) fn warn(
+        &self,
+        kind: WarningKind,
+        now: Time,
+        log: impl FnOnce(&str, Option<u32>),
+    ) -> bool {
+        let Some(suppressed) = self.config.warnings.admit(kind, now) else { return false };
+        log(&self.config.peer, Some(suppressed).filter(|count| *count > 0));
+        true
     }
 
     /// Queues the next part of a flow statistics reply; returns false without a reply.

@@ -131,14 +131,14 @@ impl Connection {
             Message::EchoReply(_) => {}
             Message::Error(error) => {
                 // A reply to an error could start an endless exchange of errors.
-                self.warn(WarningKind::PeerError, now, |peer, suppressed| {
-                    tracing::warn!(
-                        peer,
-                        suppressed,
-                        number = ?error.number,
-                        "the peer sent an error message"
-                    );
+                let number = error.number;
+                let is_logged = self.warn(WarningKind::PeerError, now, |peer, suppressed| {
+                    tracing::warn!(peer, suppressed, ?number, "the peer sent an error message");
                 });
+                if !is_logged {
+                    let peer = self.config.peer.as_str();
+                    tracing::debug!(peer, ?number, "the peer sent an error message");
+                }
             }
             // A second hello, or a message that only a switch sends.
             _ => return Err(ErrorCode::BadType),
