@@ -328,14 +328,9 @@ impl NicFront {
         let state = &mut *self.state.lock();
         let Some(own) = self.number(bridge, number, &state.config) else {
             if bridge == self.bridge
-                && state.config.kind == OffloadKind::P4runtime
-                && state.config.ports.is_empty()
+                && let Some(advice) = advice_for_missing(&state.config, number.number())
             {
-                warn!(
-                    "bridge {}: port {number} is not on the NIC: the NIC has ports 1 to \
-                     {EXTERNAL_NUMBER_MAX} unless caches.gigaflow.offload.ports lists others",
-                    self.bridge_name
-                );
+                warn!("bridge {}: port {number} is not on the NIC: {advice}", self.bridge_name);
             }
             return port;
         };
@@ -475,6 +470,24 @@ fn has_port(config: &config::OffloadOptions, number: u32) -> bool {
     is_named && number <= NUMBER_MAX
 }
 
+/// Returns the advice for a port with a number that is too high for an external NIC.
+///
+/// `None` if another option keeps the port away from the NIC.
+fn advice_for_missing(config: &config::OffloadOptions, number: u32) -> Option<&'static str> {
+    let is_too_high = (EXTERNAL_NUMBER_MAX + 1..=NUMBER_MAX).contains(&number);
+    let has_list = config.kind != OffloadKind::P4runtime || !config.ports.is_empty();
+    if has_list || !is_too_high {
+        return None;
+    }
+    // A list with a higher number is refused without another program.
+    Some(if config.device_config.as_os_str().is_empty() {
+        "its P4 program has ports 1 to 509: give the port a `number` up to 509"
+    } else {
+        "without a list the NIC has ports 1 to 509: list all ports of the NIC in \
+         caches.gigaflow.offload.ports"
+    })
+}
+
 /// Returns the P4Runtime client settings for a NIC at an address.
 fn settings(config: &config::OffloadOptions, address: &str, ports: LivePorts) -> ClientSettings {
     let mut settings = ClientSettings {
@@ -516,5 +529,27 @@ mod tests {
         assert!(has(external, &[], 509) && !has(external, &[], 510));
         assert!(has(external, &[514], 514) && !has(external, &[514], 2));
         assert!(has(embedded, &[], 514) && !has(embedded, &[], NUMBER_MAX + 1));
+    }
+
+    /// The advice must not be refused.
+    #[test]
+    fn advice_for_high_ports_is_accepted() {
+        let external = |device_config: &str, ports: &[u32]| OffloadOptions {
+            kind: OffloadKind::P4runtime,
+            address: "192.0.2.7:9559".to_owned(),
+            device_config: device_config.into(),
+            ports: ports.to_vec(),
+            ..OffloadOptions::default()
+        };
+        for device_config in ["", "/dev/null"] {
+            let advice = advice_for_missing(&external(device_config, &[]), 514).unwrap();
+            let names_list = advice.contains("caches.gigaflow.offload.ports");
+            let takes_list = external(device_config, &[514]).check().is_ok();
+            assert_eq!(names_list, takes_list, "{device_config}: {advice}");
+        }
+        assert_eq!(advice_for_missing(&external("", &[]), 509), None);
+        assert_eq!(advice_for_missing(&external("", &[2]), 514), None);
+        assert_eq!(advice_for_missing(&external("", &[]), NUMBER_MAX + 1), None);
+        assert_eq!(advice_for_missing(&OffloadOptions::default(), 514), None);
     }
 }
