@@ -11,7 +11,7 @@ use std::{
 use shunt_tests::{
     daemon::{Daemon, error_text, output, text, wait_until},
     namespace::{Namespace, namespace_or_skip, print_skipped},
-    traffic::{ping, tcp_stream},
+    traffic::{ping, ping_once, tcp_stream},
 };
 
 /// Forwards between two ports in both directions.
@@ -379,6 +379,25 @@ fn a_renamed_device_takes_its_port_down() {
     hosts.middle.run("ip", &["link", "set", "q2", "name", "p2"]);
     hosts.middle.run("ip", &["link", "set", "p2", "up"]);
     assert!(wait_until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
+}
+
+/// Ports lose their learned addresses when they get other devices, so no host is cut off.
+#[test]
+fn hosts_are_reached_after_devices_swap_names() {
+    let Some(hosts) = hosts("swap", 1) else { return };
+    text(&hosts.daemon.ovs_ofctl("br0", "del-flows", &[]));
+    text(&hosts.daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
+    assert!(ping(&hosts.host_a, "10.66.1.2"), "{}", hosts.daemon.log());
+    for (name, new) in [("p1", "swap"), ("p2", "p1"), ("swap", "p2")] {
+        hosts.middle.run("ip", &["link", "set", name, "down"]);
+        hosts.middle.run("ip", &["link", "set", name, "name", new]);
+        hosts.middle.run("ip", &["link", "set", new, "up"]);
+    }
+    for port in ["p1", "p2"] {
+        let flushed = format!("port {port}: has another device");
+        assert!(wait_until(|| hosts.daemon.log().contains(&flushed)), "{}", hosts.daemon.log());
+    }
+    assert!(wait_until(|| ping_once(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
 }
 
 /// Number of carrier losses that the switch must notice.

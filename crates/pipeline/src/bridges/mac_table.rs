@@ -4,8 +4,10 @@
 //! copy does not move an address. The network sends copies of frames back on a bond that balances,
 //! and their source addresses may be those of hosts on other ports. An address without a frame
 //! expires after the ageing time of the bridge. The addresses of a port are removed when the port
-//! is removed or its VLANs change. A full table evicts an address of the port with the most
+//! is removed, its VLANs change, or it gets another device. A full table evicts an address of the port with the most
 //! addresses (see [`LearnedAges`]).
+
+mod port_removals;
 
 use std::{
     collections::BTreeSet,
@@ -310,16 +312,6 @@ impl MacTable {
         gone
     }
 
-    /// Removes addresses of a port, and reduces `left` by their number.
-    ///
-    /// Removes at most `left` addresses; returns whether the port has none any more.
-    pub(crate) fn forget_port(&mut self, port: PortNo, version: Version, left: &mut usize) -> bool {
-        let gone: Vec<MacKey> = self.ages.keys_of(port).take(*left).collect();
-        *left -= gone.len();
-        gone.iter().for_each(|mac_key| self.forget(*mac_key, version));
-        self.ages.keys_of(port).next().is_none()
-    }
-
     fn forget(&mut self, mac_key: MacKey, version: Version) {
         self.entries.end(mac_key, version);
         self.ages.remove(mac_key);
@@ -589,8 +581,9 @@ mod tests {
         seen(&mut table, 2, 2, 2);
         let version = Version::new(4);
         let mut left = 1;
-        assert!(table.forget_port(PortNo::new(1), version, &mut left));
-        assert!(!table.forget_port(PortNo::new(2), version, &mut left), "no removal is left");
+        assert_eq!(table.forget_port(PortNo::new(1), version, &mut left).len(), 1);
+        let others = table.forget_port(PortNo::new(2), version, &mut left);
+        assert!(others.is_empty(), "no removal is left");
         assert_eq!((left, known_addresses(&table, 4)), (0, vec![(2, 2)]));
         assert_eq!(table.forget_some(version, 5).len(), 1);
         assert_eq!((table.len(), known_addresses(&table, 4)), (0, vec![]));

@@ -3,7 +3,7 @@
 //! Control fills the table from messages of IGMP and MLD (see [`MulticastObservation`]). A port
 //! without a report leaves a group after the ageing time of the bridge. A port without a query is a
 //! router port until [`MulticastSnooping::ROUTER_AGEING`] has passed. The entries of a port are
-//! removed when the port is removed or its VLANs change.
+//! removed when the port is removed, its VLANs change, or it gets another device.
 //!
 //! Each group is charged to one port: the one that has been in it longest. A full table finds the
 //! port that is charged with the most groups, and removes this port from the group that the port
@@ -489,7 +489,7 @@ impl UpdateBatch {
         self.push_multicast(id, (removed > 0).then_some(key).into_iter().collect());
     }
 
-    fn push_multicast(&mut self, bridge: BridgeId, changed: Vec<MulticastKey>) {
+    pub(super) fn push_multicast(&mut self, bridge: BridgeId, changed: Vec<MulticastKey>) {
         for key in changed {
             self.push(Delta::Changed(match key {
                 MulticastKey::Group(vlan, group) => Object::MulticastGroup(bridge, vlan, group),

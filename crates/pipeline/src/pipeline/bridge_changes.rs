@@ -178,7 +178,10 @@ impl Pipeline {
         self.hold_until_done(id, |bridge| {
             let mut left = CHANGES_PER_HOLD;
             let mut ports = change.cleared().iter();
-            ports.all(|port| bridge.macs.forget_port(*port, version, &mut left))
+            ports.all(|port| {
+                bridge.macs.forget_port(*port, version, &mut left);
+                left > 0
+            })
         });
         // The change leaves none of these ports in a key, so each step has other keys.
         self.hold_until_done(id, |bridge| {

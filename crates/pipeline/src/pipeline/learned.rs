@@ -88,6 +88,15 @@ impl Pipeline {
         })
     }
 
+    /// Removes the MAC addresses, multicast groups and router entries that a port has.
+    pub fn flush_port(&self, id: BridgeId, port: PortNo) -> Change {
+        self.flush(|batch| {
+            let flush =
+                |bridge: &mut VersionedBridge| batch.flush_port(id, bridge, port, CHANGES_PER_HOLD);
+            self.hold_until_done(id, flush);
+        })
+    }
+
     /// Applies a change to each multicast group, and to the router ports of each VLAN.
     ///
     /// The caller holds the lock of control.

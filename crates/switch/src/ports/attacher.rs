@@ -8,6 +8,7 @@
 
 pub(crate) mod check;
 mod queue_moves;
+mod replaced_devices;
 
 use std::sync::{
     Arc,
@@ -252,7 +253,7 @@ impl PortAttacher {
             self.plane.pull_threads().await;
         }
         let opened: Vec<_> = attached.iter().map(|port| (port.bridge, port.number)).collect();
-        let mut stored = Vec::new();
+        let (mut stored, mut replaced) = (Vec::new(), Vec::new());
         for AttachedPort { bridge, number, port, link_mode, receivers } in attached {
             self.bridges.with_port(bridge, number, |entered| {
                 let threads = receivers.iter().map(|(thread, _)| *thread);
@@ -263,9 +264,11 @@ impl PortAttacher {
                 if entered.enter_device(port, link_mode, self.bridges.set_down()) {
                     self.bridges.admin_changes().add(bridge, number);
                 }
+                replaced.extend(entered.note_opened_device().then_some((bridge, number)));
             });
         }
         self.bridges.publish_ports();
+        self.flush_ports(replaced).await;
         if !self.is_held.load(Relaxed) {
             self.begin_receiving(&opened).await;
         }

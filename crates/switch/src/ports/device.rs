@@ -100,6 +100,14 @@ impl BridgePort {
         is_own || self.config.port_down
     }
 
+    /// Returns whether the port was opened with another device than before.
+    ///
+    /// Records the device, so that the next call compares with it.
+    pub(crate) fn note_opened_device(&mut self) -> bool {
+        let Some(HostDeviceState { index, .. }) = self.device else { return false };
+        self.opened_index.replace(index).is_some_and(|before| before != index)
+    }
+
     /// Returns the reason why the open port has lost its device, if it has.
     pub(crate) fn lost(&self) -> Option<String> {
         self.open.as_ref()?.lost()
@@ -416,6 +424,8 @@ fn device_error(port: &str, source: io::Error) -> SwitchError {
 
 #[cfg(test)]
 mod tests {
+    use shunt_pipeline::Time;
+
     use super::*;
     use crate::config::{BridgeOptions, Config, PortType};
 
@@ -449,6 +459,24 @@ mod tests {
         assert_eq!((status.len(), of_ports), (1, vec!["p2"]));
         bridges.changed().note();
         assert_eq!(switch.take_changed_ports(&changes), None);
+    }
+
+    /// A port has another device if the index of its device has changed since it was opened last.
+    #[test]
+    fn a_port_notices_another_device() {
+        let options = PortOptions { name: "p1".to_owned(), ..PortOptions::default() };
+        let mut port = BridgePort::new(options, PortNo::new(1), 1, Time::ZERO);
+        let mut has_other = |index: Option<u32>| {
+            let state = |index| HostDeviceState { index, is_up: true, mac: [2; 6], mtu: 1500 };
+            port.device = index.map(state);
+            port.note_opened_device()
+        };
+        let opened = [None, Some(4), Some(4), None, Some(5), Some(5), Some(4)];
+        assert_eq!(
+            opened.map(&mut has_other),
+            [false, false, false, false, true, false, true],
+            "the first device is not another one"
+        );
     }
 
     /// A device that is set down has a reason, and a device without a carrier has none.

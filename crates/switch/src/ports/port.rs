@@ -62,6 +62,8 @@ pub(crate) struct BridgePort {
     pub(crate) configured_mac: Option<[u8; 6]>,
     /// State of the device at the last check; `None` without a device of the host.
     pub(crate) device: Option<HostDeviceState>,
+    /// Index of the device with which the port was opened last.
+    pub(crate) opened_index: Option<u32>,
     /// Speed and duplex mode of the link at the last check.
     pub(crate) link_mode: LinkMode,
     /// Last known speed of the link, in bits per second.
@@ -156,6 +158,7 @@ impl BridgePort {
             mac: [0; 6],
             configured_mac,
             device: None,
+            opened_index: None,
             link_mode: LinkMode::default(),
             link_bps: None,
             link_up: false,

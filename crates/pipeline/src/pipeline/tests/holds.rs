@@ -124,6 +124,36 @@ fn removals_of_learned_entries_are_made_in_steps() {
     assert!(pipeline.bridges.read().is_empty());
 }
 
+/// The entries of one port are removed, and those of another port stay, also in the same group.
+#[test]
+fn a_port_is_flushed_in_steps() {
+    let (pipeline, many) = (pipeline(), usize::from(MANY));
+    learn_many(&pipeline);
+    let [one, two] = [1, 2].map(PortNo::new);
+    let join = MulticastEvent::Join(IpAddr::V4(Ipv4Addr::new(239, 1, 0, 0)));
+    let message = |port, event| {
+        Learning::Multicast(MulticastObservation { bridge: BRIDGE, vlan: 0, port, event })
+    };
+    let mac = Learning::Mac(MacObservation {
+        bridge: BRIDGE,
+        vlan: 0,
+        mac: [2, 0, 0, 0, 0xff, 0xff],
+        port: two,
+        is_announcement: false,
+        precedes_packet: false,
+    });
+    let others = [mac, message(two, join), message(one, MulticastEvent::Query)];
+    pipeline.learn(&others, Time::ZERO);
+    assert_eq!(count_learned(&pipeline), (many + 1, many + 2));
+    let mut changed = 0;
+    check_releases(&pipeline, || changed = pipeline.flush_port(BRIDGE, one).deltas.len());
+    assert_eq!(changed, 2 * many + 1, "the cache entries of each object are evicted");
+    let macs: Vec<_> = pipeline.macs(BRIDGE).iter().map(|entry| entry.port).collect();
+    let groups: Vec<_> = pipeline.multicast(BRIDGE).iter().map(|entry| entry.port).collect();
+    assert_eq!((macs, groups), (vec![two], vec![two]));
+    assert!(pipeline.flush_port(BRIDGE, one).deltas.is_empty());
+}
+
 #[test]
 fn lower_group_limit_applies_in_steps() {
     let pipeline = pipeline();
