@@ -142,7 +142,7 @@ struct InstalledForecasts {
 /// of the real ones. Then as many forecasts count as wrong as will be wrong.
 const LEADS: u32 = 3;
 
-/// Maximum number of times that the history of a trial has.
+/// Maximum number of records in the history of a trial.
 const RECORDS_MAX: u32 = 256;
 
 impl InstallHistory {

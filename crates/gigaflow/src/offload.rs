@@ -353,9 +353,9 @@ impl Effects {
     }
 }
 
-/// Returns a field of a bit that is in `mask` and not in `allowed`.
+/// Returns a field with bits in `mask` that are not in `allowed`.
 ///
-/// If several fields share the bit, a field that the packets of the match have is preferred.
+/// A field that the packets of the match have is preferred.
 fn first_beyond(mask: &FlowMask, allowed: &FlowMask, matching: &Match) -> Option<FieldId> {
     let mut beyond = mask.clone();
     beyond.remove(allowed);

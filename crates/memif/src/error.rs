@@ -109,10 +109,7 @@ pub(crate) enum MemifProtocolError {
     Closed,
     #[error("the peer has not completed the exchange of messages within {0} seconds")]
     Slow(u64),
-    #[error(
-        "{0} clients are connected and have chosen no interface, and this client for the longest \
-         time"
-    )]
+    #[error("{0} clients have chosen no interface, and this one has been connected the longest")]
     Crowded(usize),
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),

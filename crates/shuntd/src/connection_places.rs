@@ -106,7 +106,7 @@ impl ConnectionPlace {
     }
 
     /// Waits until the connection must be closed because it has no request.
-    pub(crate) async fn removed(&self) {
+    pub(crate) async fn wait_for_removal(&self) {
         if let Some(time) = self.table.first_request_time_max {
             tokio::select! {
                 () = self.removal.notified() => return,
@@ -144,7 +144,7 @@ mod tests {
         let [first, second, third] = [(); 3].map(|()| table.insert().unwrap());
         assert!(first.note_request());
         let fourth = table.insert().unwrap();
-        second.removed().await;
+        second.wait_for_removal().await;
         assert!(!second.note_request(), "the second connection has lost its place");
         assert!(third.note_request());
         assert!(fourth.note_request());
@@ -164,12 +164,12 @@ mod tests {
         first.note_idle();
         // The first connection has waited for less time than the second one.
         let third = table.insert().unwrap();
-        second.removed().await;
+        second.wait_for_removal().await;
         assert!(third.note_request());
         // A second note does not renew the wait.
         first.note_idle();
         let fourth = table.insert().unwrap();
-        first.removed().await;
+        first.wait_for_removal().await;
         assert!(fourth.note_request());
         assert!(table.insert().is_none(), "all connections have a request");
     }
@@ -179,8 +179,8 @@ mod tests {
         let table = ConnectionPlaces::new(2, Some(Duration::ZERO));
         let [with_request, without] = [(); 2].map(|()| table.insert().unwrap());
         assert!(with_request.note_request());
-        let kept = tokio::spawn(async move { with_request.removed().await });
-        without.removed().await;
+        let kept = tokio::spawn(async move { with_request.wait_for_removal().await });
+        without.wait_for_removal().await;
         tokio::task::yield_now().await;
         assert!(!kept.is_finished());
         kept.abort();

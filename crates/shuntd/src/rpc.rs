@@ -54,7 +54,7 @@ pub(crate) async fn serve(
 ) {
     tokio::select! {
         () = serve_requests(&mut stream, &*methods, &place) => return,
-        () = place.removed() => {}
+        () = place.wait_for_removal() => {}
     }
     tracing::debug!("control socket: client without a request closed");
     refuse(

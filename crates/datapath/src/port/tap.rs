@@ -176,10 +176,11 @@ impl Tap {
     }
 }
 
-/// Number of checks whether a program holds the TAP, and the pause between two.
+/// Maximum number of checks that no program holds the TAP any more.
 ///
 /// The kernel releases the claim of a killed switch before its last queue.
 const HELD_CHECKS: u32 = 50;
+/// Pause between two checks.
 const HELD_PAUSE: Duration = Duration::from_millis(20);
 
 /// Returns whether another program, such as a hypervisor, holds a queue of a TAP.

@@ -278,7 +278,7 @@ impl FieldId {
         if first <= self as u8 && self as u8 <= last { Some(self as u8 - first) } else { None }
     }
 
-    /// Returns the field with a name or alias of `ovs-fields(7)`.
+    /// Returns the field with the given name or alias of `ovs-fields(7)`.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         let named = |id: &Self| id.info().names.contains(&name);

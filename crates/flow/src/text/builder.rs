@@ -196,7 +196,7 @@ impl MatchItem {
     }
 }
 
-/// Returns the field with a name, together with that name.
+/// Returns the field with the given name, together with that name.
 fn field_name(name: &str) -> Option<FieldName> {
     let field = FieldId::find(name)?;
     let own = field.info().names.iter().find(|own| **own == name)?;

@@ -116,7 +116,7 @@ impl<const N: usize> LaneProof<'_, N> {
     }
 }
 
-/// Returns the rule of a sorted run that has a rank and matches a key.
+/// Returns the rule with this rank in a sorted run that matches `key`.
 fn find_winner<const N: usize>(
     arena: &RuleArena<N>,
     run: BlockRun,

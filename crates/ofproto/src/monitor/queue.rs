@@ -199,7 +199,7 @@ impl MonitorQueue {
     }
 
     /// Waits until changes arrive; a cancelled wait loses none.
-    pub(crate) async fn arrived(&self) {
+    pub(crate) async fn wait_for_changes(&self) {
         self.arrived.notified().await;
     }
 

@@ -98,7 +98,7 @@ pub(super) async fn serve<H: Host>(
             sent = send(&mut writer, output), if output.is_some() || is_unflushed => sent,
             event = events.recv() => TaskEvent::Event(event),
             pending_event = reliable_events.next(pending_event.is_none()) => TaskEvent::Notice(pending_event),
-            () = changes_arrived(monitored.as_deref()) => TaskEvent::Monitored,
+            () = wait_for_changes(monitored.as_deref()) => TaskEvent::Monitored,
             () = tokio::task::yield_now(), if step == ConnectionStep::Busy => TaskEvent::Monitored,
             () = finish_wait(&mut waiting), if waiting.is_some() => TaskEvent::WaitOver,
             () = tokio::time::sleep(sleep) => TaskEvent::Time,
@@ -151,10 +151,10 @@ fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {
 }
 
 /// Waits until rule changes arrive for flow monitors; forever without monitors.
-async fn changes_arrived(monitored: Option<&MonitorQueue>) {
+async fn wait_for_changes(monitored: Option<&MonitorQueue>) {
     match monitored {
         Some(queue) => {
-            queue.arrived().await;
+            queue.wait_for_changes().await;
             // Also while the peer reads nothing, and the connection takes no changes.
             queue.coalesce();
         }

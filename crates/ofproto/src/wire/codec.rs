@@ -61,7 +61,7 @@ impl Codec {
         }
     }
 
-    /// Returns the codec with a name of Open vSwitch.
+    /// Returns the codec with the given name of Open vSwitch.
     #[must_use]
     pub fn find_protocol(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|codec| codec.protocol_name() == name)

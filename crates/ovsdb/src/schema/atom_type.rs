@@ -30,7 +30,7 @@ impl AtomType {
         }
     }
 
-    /// Returns the type with a name of the protocol.
+    /// Returns the type with the given name of the protocol.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)

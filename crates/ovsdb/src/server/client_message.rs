@@ -256,7 +256,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-        /// A message with changed bytes is the JSON that it was, or the same error.
+        /// A message with changed bytes parses like its JSON: to the same value or error.
         #[test]
         fn a_changed_message_equals_its_json(
             changes in prop::collection::vec(

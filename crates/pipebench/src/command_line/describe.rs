@@ -119,8 +119,8 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
     line("pairs of prefix lengths", count(statistics.address_pairs), |set| {
         set.address_pairs.into()
     });
-    line("masks, ranges separate", count(statistics.masks), |set| set.masks.into());
-    line("masks, ranges as wildcards", count(statistics.masks_without_ranges), |set| {
+    line("masks, one per port range", count(statistics.masks), |set| set.masks.into());
+    line("masks, port ranges as any port", count(statistics.masks_without_ranges), |set| {
         set.masks_without_ranges.into()
     });
     line("masked matches per filter", statistics.expansion, |set| set.expansion);

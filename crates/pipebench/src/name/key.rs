@@ -89,7 +89,7 @@ pub const KEYS: &[NameKey] = &[
         ..key(
             "form",
             "plain or real",
-            "rules: without or with registers, marks and rewritten headers",
+            "rules: plain, or with registers, marks and rewritten headers",
         )
     },
     NameKey {

@@ -57,10 +57,13 @@ impl PipelineDescription<'_> {
 
     /// Writes the traversals.
     ///
-    /// `|` marks a partition point: no field matters both before and after this step.
+    /// `|` marks a partition point: no driven field matters both before and after it.
     fn write_traversals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let driven = &self.0.driven_fields;
-        writeln!(f, "traversals (`|`: no driven field matters both before and after)")?;
+        writeln!(
+            f,
+            "traversals (`|`: a partition point, without a driven field that matters on both sides)"
+        )?;
         for traversal in &self.0.traversals {
             let partition_points = traversal.partition_points(driven);
             let mut path = String::new();

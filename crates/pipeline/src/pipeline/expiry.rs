@@ -25,7 +25,7 @@ impl Pipeline {
         let mut batch = UpdateBatch::new(version, now, control.next_rule);
         self.requeue_lowered(&mut control.deadlines, before);
         let mut expired = BTreeMap::<_, Vec<_>>::new();
-        for (rule, reason) in control.deadlines.expired(now) {
+        for (rule, reason) in control.deadlines.take_expired(now) {
             expired.entry(rule.bridge).or_default().push((rule, reason));
         }
         for (id, rules) in expired {

@@ -262,7 +262,7 @@ impl Pipeline {
                 }
             }
         }
-        // The remainder of a new index may be so long that lookups do not use it.
+        // Lookups do not use a new index with a long remainder, so such an index is dropped.
         let steps = if is_trained { self.training_steps(tables) } else { Vec::new() };
         for own in steps.into_iter().filter(|own| own.step == TrainingStep::Forget) {
             drop(self.hold_learned(own.id, own.table, LearnedTable::clear));

@@ -42,7 +42,7 @@ impl Deadlines {
     }
 
     /// Takes out the rules that have expired.
-    pub(crate) fn expired(&mut self, now: Time) -> Vec<(Arc<Rule>, RemovedReason)> {
+    pub(crate) fn take_expired(&mut self, now: Time) -> Vec<(Arc<Rule>, RemovedReason)> {
         let mut expired = Vec::new();
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= now) {
             let rule = entry.remove();

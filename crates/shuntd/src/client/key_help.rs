@@ -192,7 +192,7 @@ const BOND_ROWS: &[KeyRow] = &[
     ["", "balance-tcp", "", "addresses and ports choose; needs `lacp`"],
     ["primary", "PORT", "(none)", "member that is active while enabled"],
     ["updelay_ms", "MS", "0", "time until a link that is up is enabled"],
-    ["downdelay_ms", "MS", "0", "time until a link that is down is disabled"],
+    ["downdelay_ms", "MS", "0", "time from the loss of a link to disabling it"],
     ["rebalance_interval_ms", "1000 or more", "10000", "time between checks of the loads; 0: none"],
     ["hash_basis", "N", "0", "seed of the hashes that choose a member"],
     ["lacp", "off", "off", "every member with a link is used"],

@@ -257,7 +257,7 @@ impl HttpServer {
         let place = Arc::new(place);
         tokio::select! {
             () = self.serve(stream, peer, Arc::clone(&place)) => {}
-            () = place.removed() => debug!(%peer, "http: connection without a request closed"),
+            () = place.wait_for_removal() => debug!(%peer, "http: connection without a request closed"),
         }
     }
 

@@ -158,7 +158,7 @@ fn log_lock(lock: ServerLock, remote: &OvsdbRemote) {
     }
 }
 
-/// Returns a text for the owner of the lock, which the protocol does not name.
+/// Describes the probable owner of the lock; the protocol does not name the owner.
 fn owner(remote: &OvsdbRemote) -> String {
     let pid_file = match remote {
         OvsdbRemote::Unix(socket) => Some(socket.with_file_name("ovs-vswitchd.pid")),

@@ -151,7 +151,7 @@ impl Follower {
                 }
                 _ = ticks.tick() => ReportedPorts::All,
                 () = sleep_until(self.statistics_due) => ReportedPorts::All,
-                () = ports_changed(
+                () = wait_for_port_changes(
                     &self.port_changes,
                     &mut self.ports_due,
                     self.ports_reported,
@@ -266,7 +266,11 @@ impl Follower {
 /// Waits for the change of a port, and then a short time for further changes.
 ///
 /// Cancelling the call loses no change: `due` then has the time of the report.
-async fn ports_changed(changes: &PortChanges, due: &mut Option<Instant>, last_report: Instant) {
+async fn wait_for_port_changes(
+    changes: &PortChanges,
+    due: &mut Option<Instant>,
+    last_report: Instant,
+) {
     let at = match *due {
         Some(at) => at,
         None => {

@@ -156,7 +156,7 @@ impl<'a> BridgePairs<'a> {
         Self { old: by_name(present), new: by_name(desired), policy }
     }
 
-    /// Returns the present bridge with a name if it stays.
+    /// Returns the present bridge with the given name, if it stays.
     fn kept_bridge(&self, name: &str) -> Option<&'a DeclaredBridge> {
         let (old, new) = (self.old.get(name)?, self.new.get(name)?);
         (!self.policy.replaces(&old.options, &new.options)).then_some(*old)

@@ -81,12 +81,12 @@ impl DesiredState {
         self.bridges.iter().find(|bridge| bridge.options.name == name)
     }
 
-    /// Returns the bridge with a name, to change it.
+    /// Returns the bridge with the given name, to change it.
     pub(super) fn bridge_mut(&mut self, name: &str) -> Option<&mut DeclaredBridge> {
         self.bridges.iter_mut().find(|bridge| bridge.options.name == name)
     }
 
-    /// Returns the port with a name, and the name of its bridge.
+    /// Returns the port with the given name, and the name of its bridge.
     pub(super) fn port(&self, name: &str) -> Option<(&str, &DeclaredPort)> {
         self.bridges
             .iter()

@@ -119,7 +119,7 @@ const STOP_POLL: Duration = Duration::from_millis(1);
 const RETRY: Duration = Duration::from_millis(50);
 
 impl NicFront {
-    /// Returns a front without a NIC, for the bridge with a name and number.
+    /// Returns a front without a NIC, for the bridge with the given name and number.
     pub(crate) fn new(
         connection: OffloadConnection,
         layout: OffloadLayout,

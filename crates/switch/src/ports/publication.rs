@@ -71,7 +71,7 @@ impl BridgeRegistry {
         }
     }
 
-    /// Notes that the port with a name may differ from the tables, if it exists.
+    /// Notes that the port with the given name may differ from the tables.
     ///
     /// A patch port forwards only if its peer names it.
     pub(super) fn note_peer(&mut self, name: &str) {

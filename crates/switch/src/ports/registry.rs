@@ -279,7 +279,7 @@ impl BridgeRegistry {
         self.by_id_mut(id)?.ports.get_mut(number)
     }
 
-    /// Returns the number of the bridge with a name; without a name, of all bridges.
+    /// Returns the id of the bridge with the given name; `None` selects all bridges.
     pub(crate) fn ids(&self, name: Option<&str>) -> Result<Vec<BridgeId>, SwitchError> {
         match name {
             Some(name) => Ok(vec![self.find(name)?.id]),
@@ -287,12 +287,12 @@ impl BridgeRegistry {
         }
     }
 
-    /// Returns the port with a name, and its bridge; `None` if no bridge has it.
+    /// Returns the port with the given name, and its bridge, if a bridge has it.
     pub(crate) fn find_named(&self, name: &str) -> Option<(&BridgeState, &BridgePort)> {
         self.iter().find_map(|bridge| Some((bridge, bridge.port_named(name)?)))
     }
 
-    /// Returns the port with a name, and its bridge.
+    /// Returns the port with the given name, and its bridge.
     pub(crate) fn find_port(&self, name: &str) -> Result<(&BridgeState, &BridgePort), SwitchError> {
         self.find_named(name).ok_or_else(|| {
             let ports = self.iter().flat_map(|bridge| bridge.ports.values());

@@ -18,7 +18,7 @@ pub(crate) struct PartitionReasons<'a> {
     stages: u8,
     noted: &'a NotedTraversal,
     parts: &'a [Placement],
-    /// Relating fields that each lookup consults; these fields decide the scores.
+    /// Coupling fields that each lookup consults; these fields decide the scores.
     looked_at: Vec<FieldSet>,
     /// Score of each possible sub-traversal, by its range of lookups.
     scores: HashMap<Range<u16>, u16>,
@@ -57,7 +57,7 @@ impl<'a> PartitionReasons<'a> {
         self.parts.iter().skip(1).map(|part| usize::from(part.steps.start)).collect()
     }
 
-    /// Returns the relating fields that a range of lookups consults.
+    /// Returns the coupling fields that a range of lookups consults.
     pub(crate) fn fields(&self, steps: &Range<u16>) -> FieldSet {
         let own = self.looked_at.get(usize::from(steps.start)..usize::from(steps.end));
         own.unwrap_or_default().iter().copied().fold(FieldSet::EMPTY, FieldSet::union)
@@ -135,9 +135,9 @@ impl<'a> PartitionReasons<'a> {
         } else if !both.is_empty() {
             format!("both sides match {both}")
         } else if before.is_empty() {
-            "the tables before match no field that relates tables".to_owned()
+            format!("the tables before match {NO_COUPLING_FIELD}")
         } else if after.is_empty() {
-            "the tables after match no field that relates tables".to_owned()
+            format!("the tables after match {NO_COUPLING_FIELD}")
         } else {
             "a partition would not raise the score".to_owned()
         }
@@ -170,6 +170,8 @@ impl<'a> PartitionReasons<'a> {
 const RANDOM: &str = "random choice";
 /// The reason of a missing partition point when all stages are used.
 const NO_STAGES: &str = "no stage is left";
+/// The end of a reason if tables match no coupling field.
+const NO_COUPLING_FIELD: &str = "no address, IP protocol, transport port, VLAN or MPLS label";
 
 /// Returns a set of fields as words of a sentence.
 fn words_of(fields: FieldSet) -> String {

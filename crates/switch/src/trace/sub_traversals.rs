@@ -56,7 +56,7 @@ pub struct TraceSubTraversal {
     pub tag: String,
     /// Tables that the sub-traversal visits.
     pub tables: Vec<TraceStep>,
-    /// Relating fields that the sub-traversal consults.
+    /// Coupling fields that the sub-traversal consults.
     pub fields: Vec<&'static str>,
     /// Match of the LTM entry, on the headers at the start of the sub-traversal.
     pub mask: String,

@@ -51,7 +51,7 @@ pub struct ProfiledPolicy {
     joint: JointPolicy,
     score: Score,
     pairs: HashTable<StatePair>,
-    /// The costs of all candidates, in the order of [`JointPolicy::weigh`].
+    /// The costs of all candidates, in the order in which [`JointPolicy::weigh`] asks.
     costs: Vec<i64>,
 }
 

@@ -166,7 +166,7 @@ impl HostSystem {
         Some(link.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Returns whether a program with a name is running.
+    /// Returns whether a program with the given name is running.
     pub(super) fn runs(&self, program: &str) -> bool {
         let processes = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
         processes
