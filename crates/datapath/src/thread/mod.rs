@@ -23,6 +23,7 @@
 //! and so is the time until the thread adopts the next version.
 
 mod control;
+mod cpu_binding;
 mod drop_reason;
 mod endpoints;
 pub(crate) mod execute;

@@ -14,14 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    sched::{CpuSet, sched_setaffinity},
-    sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
-    unistd::Pid,
-};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use shunt_pipeline::Time;
 
-use super::PacketThread;
+use super::{PacketThread, cpu_binding::CpuBinding};
 use crate::{
     evict::{coordinator::EvictionCoordinator, handle::CoordinatorHandle},
     forecast::Stopwatch,
@@ -64,11 +60,13 @@ pub fn spawn_packet_thread(
 ) -> io::Result<Running<PacketThread>> {
     let stop = Arc::new(AtomicBool::new(false));
     let link = Arc::clone(&thread.link);
-    let cpus = cpu_set(config.cpu)?;
+    let binding = config.cpu.map(CpuBinding::new).transpose()?;
     let stopped = Arc::clone(&stop);
     let name = format!("shunt-packet-{}", config.index);
     let handle = Builder::new().name(name).spawn(move || {
-        bind(cpus.as_ref());
+        if let Some(binding) = binding {
+            binding.bind(config.index);
+        }
         thread.stopwatch = Stopwatch::new(move || time_since(config.epoch));
         let mut idle = 0_u32;
         while !stopped.load(Ordering::Relaxed) {
@@ -150,21 +148,6 @@ impl<T> Running<T> {
 impl<T> std::fmt::Debug for Running<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Running").field("handle", &self.handle).finish_non_exhaustive()
-    }
-}
-
-/// Returns the CPU set that contains only `cpu`.
-fn cpu_set(cpu: Option<usize>) -> io::Result<Option<CpuSet>> {
-    let Some(cpu) = cpu else { return Ok(None) };
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu)?;
-    Ok(Some(cpus))
-}
-
-/// Pins the calling thread to a CPU set; does nothing if the kernel refuses.
-fn bind(cpus: Option<&CpuSet>) {
-    if let Some(cpus) = cpus {
-        let _ = sched_setaffinity(Pid::from_raw(0), cpus);
     }
 }
 

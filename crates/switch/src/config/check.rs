@@ -11,7 +11,7 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 use crate::{
     config::{
         Config, ConfigError, EalOptions, PortOptions, PortType, THREADS_MAX,
-        switch::{AUTO_LB_INTERVAL_MAX, SLEEP_MS_MAX},
+        switch::{AUTO_LB_INTERVAL_MAX, CPU_MAX, SLEEP_MS_MAX},
     },
     error::SwitchError,
     ports::{exclusive::ExclusiveResource, registry::listed},
@@ -147,6 +147,7 @@ impl Config {
         let packet = threads.packet;
         let packet_ok = (1..=THREADS_MAX).contains(&packet);
         range("threads.packet", packet.to_string(), packet_ok, "from 1 to 64")?;
+        self.check_cpus()?;
         let turn = threads.translations_per_iteration;
         range("threads.translations_per_iteration", turn.to_string(), turn > 0, "at least 1")?;
         let sleep = threads.sleep_max_ms;
@@ -199,6 +200,21 @@ impl Config {
         let memory_ok = (EalOptions::MEMORY_MIN..=EalOptions::MEMORY_MAX).contains(&memory);
         range("dpdk.memory_mib", memory.to_string(), memory_ok, "from 64 to 1048576")?;
         chain.offload.check()
+    }
+
+    /// Checks the numbers of CPUs, not whether this system has the CPUs.
+    ///
+    /// The configuration may be checked on another system than the one that runs it.
+    fn check_cpus(&self) -> Result<(), ConfigError> {
+        let setting = "threads.cpus";
+        for (index, cpu) in self.threads.cpus.iter().enumerate() {
+            if *cpu > CPU_MAX {
+                let (value, range) = (cpu.to_string(), "the number of a CPU, from 0 to 1023");
+                let problem = SwitchError::Range { setting, value, range };
+                return Err(ConfigError::of_element("cpus", index, problem).under("threads"));
+            }
+        }
+        Ok(())
     }
 
     fn check_foresight(&self) -> Result<(), ConfigError> {
@@ -295,6 +311,12 @@ mod tests {
         assert_eq!(error_text(&config), "caches.idle_ms = 0: it must be at least 1");
         config.threads.packet = 0;
         assert_eq!(error_text(&config), "threads.packet = 0: it must be from 1 to 64");
+        let mut config = Config::default();
+        config.threads.cpus = vec![0, 1023];
+        assert!(config.check().is_ok());
+        config.threads.cpus.push(4096);
+        let expected = "threads.cpus[2] = 4096: it must be the number of a CPU, from 0 to 1023";
+        assert_eq!(error_text(&config), expected);
         let bridge = BridgeOptions {
             name: "br0".into(),
             datapath_id: "c1".into(),

@@ -216,5 +216,8 @@ pub(super) const SLEEP_MS_MAX: u64 = 10_000;
 /// Largest value of `auto_lb_interval_min`, as in Open vSwitch.
 pub(super) const AUTO_LB_INTERVAL_MAX: u16 = 20_000;
 
+/// Largest number of a CPU; a CPU set of the kernel has 1024 CPUs.
+pub(super) const CPU_MAX: usize = 1023;
+
 /// Maximum number of packet threads.
 pub const THREADS_MAX: u16 = 64;
