@@ -12,6 +12,7 @@ use shunt_gigaflow::{
     offload::{OffloadDevice, OffloadEvent},
 };
 use shunt_p4runtime::{
+    client::{ClientSettings, P4RuntimeDevice},
     program::{PACKET_OUT, Program},
     wire::p4::{
         config::v1::P4Info,
@@ -28,8 +29,9 @@ use shunt_p4runtime::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    runtime::Handle,
     sync::mpsc,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming, transport::Channel};
@@ -191,6 +193,28 @@ async fn a_message_beyond_eight_mebibytes_is_refused() {
     packet.payload = frame();
     sender.send(send(packet)).await.unwrap();
     assert_eq!(fixture.receive(1).await, frame());
+}
+
+#[tokio::test]
+async fn client_of_other_program_names_the_difference() {
+    let fixture = NicFixture::new().await;
+    let settings = ClientSettings {
+        program: Program::new(4, 64).unwrap(),
+        // A higher id makes this client primary.
+        election_id: 1000,
+        retry: Duration::from_millis(5),
+        ..ClientSettings::new(format!("http://{}", fixture.address))
+    };
+    let last_error = settings.last_error.clone();
+    let _client = P4RuntimeDevice::new(settings, &Handle::current(), || {});
+    let expected = "the device refused the program: it has 3 stages of 64 entries, and 4 stages of \
+                    64 entries are configured: ";
+    let is_refused = async {
+        while !last_error.text().is_some_and(|text| text.starts_with(expected)) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(ANSWER_TIMEOUT, is_refused).await.unwrap();
 }
 
 #[tokio::test]

@@ -256,7 +256,8 @@ impl Requests {
         // Only the schema is compared: compilers choose other names and annotations.
         let schema_of = |info: &P4Info| Schema::read(info).ok();
         let running = running.and_then(|bytes| P4Info::decode(&bytes[..]).ok());
-        if running.is_some_and(|running| schema_of(&running) == schema_of(&info)) {
+        let (running, configured) = (running.as_ref().map(schema_of), schema_of(&info));
+        if running.as_ref().is_some_and(|running| *running == configured) {
             return Ok(true);
         }
         let program = match &self.settings.device_config {
@@ -288,6 +289,11 @@ impl Requests {
             }
             // A device with a fixed program cannot be configured.
             Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => Ok(true),
+            Err(SessionError::Refused(status)) if status.code() == Code::InvalidArgument => {
+                let running = running.flatten();
+                let configured = configured.unwrap_or_default();
+                Err(SessionError::program_refused(running.as_ref(), &configured, &status))
+            }
             Err(error) => Err(error),
         }
     }

@@ -5,7 +5,7 @@ use std::{error::Error, io, path::PathBuf};
 use shunt_gigaflow::offload::Refusal;
 use tonic::{Code, Status};
 
-use crate::server::ElectionId;
+use crate::{program::START_TABLE, schema::Schema, server::ElectionId};
 
 /// The reason why a session cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -18,8 +18,17 @@ pub enum SessionError {
     #[error("the connection to the device failed")]
     Connection(#[source] Box<Status>),
     /// The device refused a whole request.
-    #[error("the device refused a request: {0}")]
-    Refused(#[source] Box<Status>),
+    #[error("{}", refusal_text(.0))]
+    Refused(Box<Status>),
+    /// The device refused the program.
+    #[error(
+        "the device refused the program: {reason}: load the configured program into the device, or \
+         set `stages` and `stage_entries` of the offload to those of the device"
+    )]
+    ProgramRefused {
+        /// The difference of both programs, or the text of the device.
+        reason: String,
+    },
     /// A request timed out.
     #[error("the device did not respond within the request timeout")]
     Silent,
@@ -75,6 +84,72 @@ pub enum SessionError {
     },
 }
 
+impl SessionError {
+    /// Returns the error for a device that refused a program.
+    ///
+    /// `running` is the program of the device, if it returned one.
+    pub(super) fn program_refused(
+        running: Option<&Schema>,
+        configured: &Schema,
+        status: &Status,
+    ) -> Self {
+        let layouts = running.and_then(layout).zip(layout(configured));
+        let reason = match layouts.filter(|(own, given)| own != given) {
+            Some((own, given)) => format!("it has {own}, and {given} are configured"),
+            None => status.message().to_owned(),
+        };
+        Self::ProgramRefused { reason }
+    }
+
+    /// Returns the words about the device in the log.
+    pub(super) const fn headline(&self) -> &'static str {
+        match self {
+            Self::Connect(_) | Self::Connection(_) | Self::Silent | Self::Ended => {
+                "cannot be reached"
+            }
+            Self::Refused(_)
+            | Self::ProgramRefused { .. }
+            | Self::ElectionTaken
+            | Self::Backup
+            | Self::TooLow(_)
+            | Self::NoDetails(_)
+            | Self::Repair(_)
+            | Self::Unrepaired
+            | Self::DeviceConfig { .. }
+            | Self::StartTag(_)
+            | Self::Endless { .. }
+            | Self::Unencodable(_)
+            | Self::ResultCount { .. } => "cannot be used",
+        }
+    }
+}
+
+/// Returns the stages of a program: `4 stages of 8192 entries`.
+///
+/// `None` if the program has no stages.
+fn layout(program: &Schema) -> Option<String> {
+    if !program.tables.contains_key(&START_TABLE) {
+        return None;
+    }
+    let mut stages = program.tables.iter().filter(|(id, _)| **id != START_TABLE).peekable();
+    let (_, first) = stages.peek()?;
+    let entries = first.size;
+    Some(format!("{} stages of {entries} entries", stages.count()))
+}
+
+/// Returns the text about a request that the device refused.
+fn refusal_text(status: &Status) -> String {
+    let reason = match status.message() {
+        "" => status.code().description(),
+        message => message,
+    };
+    if status.code() == Code::Unavailable {
+        format!("the device is not ready, or is ending: {reason}")
+    } else {
+        format!("the device refused a request: {reason}")
+    }
+}
+
 impl From<Status> for SessionError {
     fn from(status: Status) -> Self {
         // A status with a source comes from the transport, and not from the device.
@@ -89,6 +164,7 @@ impl From<Status> for SessionError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Program;
 
     #[test]
     fn an_error_of_the_transport_is_no_refusal() {
@@ -96,5 +172,44 @@ mod tests {
         assert!(matches!(SessionError::from(broken), SessionError::Connection(_)));
         let refused = Status::permission_denied("the client is not primary");
         assert!(matches!(SessionError::from(refused), SessionError::Refused(_)));
+    }
+
+    #[test]
+    fn a_refusal_has_the_text_of_the_device() {
+        let text = |status| SessionError::from(status).to_string();
+        let refused = text(Status::permission_denied("the client is not primary"));
+        assert_eq!(refused, "the device refused a request: the client is not primary");
+        let ending = text(Status::unavailable("the server has ended the stream"));
+        assert_eq!(
+            ending,
+            "the device is not ready, or is ending: the server has ended the stream"
+        );
+    }
+
+    #[test]
+    fn a_refused_program_has_the_difference() {
+        let schema = |stages, entries| {
+            let program = Program::new(stages, entries).unwrap();
+            Schema::read(&program.p4info()).unwrap()
+        };
+        let status = Status::invalid_argument("no such program");
+        let reason = |running: Option<&Schema>| {
+            let error = SessionError::program_refused(running, &schema(4, 64), &status);
+            assert_eq!(error.headline(), "cannot be used");
+            let text = error.to_string();
+            let (reason, advice) = text.rsplit_once(": ").unwrap();
+            assert!(advice.contains("`stages` and `stage_entries`"), "{advice}");
+            reason.to_owned()
+        };
+        let start = "the device refused the program: ";
+        assert_eq!(
+            reason(Some(&schema(3, 64))),
+            format!(
+                "{start}it has 3 stages of 64 entries, and 4 stages of 64 entries are configured"
+            )
+        );
+        for running in [None, Some(Schema::default()), Some(schema(4, 64))] {
+            assert_eq!(reason(running.as_ref()), format!("{start}no such program"));
+        }
     }
 }

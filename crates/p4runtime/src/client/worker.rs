@@ -120,12 +120,11 @@ impl SessionWorker {
         notifications: NotificationSender,
     ) -> Self {
         let (election, batch) = (settings.election_id, settings.batch.max(1));
-        let desired = DesiredRules::default();
         Self {
             settings,
             tasks,
             notifications,
-            desired,
+            desired: DesiredRules::default(),
             election,
             last_election: None,
             batch,
@@ -161,8 +160,8 @@ impl SessionWorker {
                     let is_new = self.settings.last_error.note(&error);
                     if is_new && !self.settings.last_error.is_intended() {
                         let reason = self.settings.last_error.text().unwrap_or_default();
-                        let address = self.settings.address.as_str();
-                        warn!(address, reason, "NIC: cannot be reached, retrying");
+                        let (address, what) = (self.settings.address.as_str(), error.headline());
+                        warn!(address, reason, "NIC: {what}, retrying");
                     }
                     error
                 }
@@ -519,6 +518,7 @@ impl SessionWorker {
             SessionError::Connect(_)
             | SessionError::Connection(_)
             | SessionError::Refused(_)
+            | SessionError::ProgramRefused { .. }
             | SessionError::Ended
             | SessionError::NoDetails(_)
             | SessionError::Repair(_)
