@@ -102,7 +102,7 @@ pub trait Classifier<R> {
     /// Returns whether a rule of this priority overlaps `matching`.
     /// The check is that of OpenFlow's `CHECK_OVERLAP`.
     ///
-    /// Two matches overlap if some key matches both of them.
+    /// Two matches overlap if a key matches both of them.
     fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool;
 
     /// Returns the rules that match only keys that `matching` matches too.

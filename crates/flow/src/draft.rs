@@ -61,7 +61,7 @@ impl MatchDraft {
         prerequisite::is_met(field, &self.key, &self.mask)
     }
 
-    /// Returns whether some bit of `field` is in the match.
+    /// Returns whether any bit of `field` is in the match.
     pub(crate) fn asks(&self, field: FieldId) -> bool {
         self.mask.field(field) != 0
     }

@@ -463,7 +463,7 @@ impl Match {
         self.mask.apply(key).zip(&*self.value).all(|(word, value)| word == *value)
     }
 
-    /// Returns whether some key matches both this match and `other`.
+    /// Returns whether any key matches both this match and `other`.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let (mask, other_mask) = (FlowMask::from(&self.mask), FlowMask::from(&other.mask));

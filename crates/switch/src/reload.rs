@@ -132,8 +132,9 @@ fn mtu_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String> {
     added.filter_map(remark).collect()
 }
 
-/// Returns the configuration of a start that resumes a saved configuration,
-/// without ports.
+/// Returns the configuration to start with, from the saved one and the file.
+///
+/// The bridges have no ports.
 ///
 /// A key keeps its saved value if it can change at run time, and the file has not changed it since
 /// the last run. Bridges that only the saved configuration has stay as saved.

@@ -18,7 +18,7 @@ use super::{
 };
 
 impl<R> Search<'_, '_, R> {
-    /// Adds proofs for the subtables in these slots that are not open.
+    /// Adds proofs for the closed subtables in these slots.
     pub(super) fn prove(&mut self, slots: Range<usize>, mask: &mut FlowMask) {
         let table = self.table;
         let first = slots.start / BLOCK_SLOTS;

@@ -45,7 +45,7 @@ impl Subscription {
         }
     }
 
-    /// Returns whether a connection in `role` receives some packet-ins.
+    /// Returns whether a connection in `role` receives packet-ins of any reason.
     pub(super) fn wants_packet_ins(&self, role: RoleName) -> bool {
         self.masks(role).is_some_and(|masks| masks.packet_in != 0)
     }

@@ -30,9 +30,9 @@ pub struct DumpTable {
     pub rules: usize,
     /// Number of distinct masks.
     pub masks: usize,
-    /// The fields that some rule matches.
+    /// The fields that a rule matches.
     pub fields: BTreeSet<FieldId>,
-    /// The tables to which some rule continues.
+    /// The tables to which a rule continues.
     pub next: BTreeSet<u8>,
 }
 

@@ -158,7 +158,7 @@ impl TrafficStatistics {
             ),
             StatisticRow::new("packets of the largest 1 % of flows", of_all(top), "%"),
             StatisticRow::new(
-                "packets of a flow of the previous 8192 packets",
+                "packets of flows seen in the last 8192 packets",
                 of_all(self.near),
                 "%",
             ),
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(value("packets of the largest flow"), 2.0);
         assert_eq!(value("flows of one packet"), 50.0);
         assert!(
-            (value("packets of a flow of the previous 8192 packets") - 100.0 / 3.0).abs() < 1e-9
+            (value("packets of flows seen in the last 8192 packets") - 100.0 / 3.0).abs() < 1e-9
         );
         assert_eq!(value("bytes per packet"), 1646.0 / 3.0);
     }

@@ -83,7 +83,7 @@ fn priorities(filters: &[Filter]) -> Result<Vec<usize>, WorkloadError> {
     }
 }
 
-/// Returns whether some packet matches both filters; their TCP flags are ignored.
+/// Returns whether any packet matches both filters; their TCP flags are ignored.
 fn overlap(one: &Filter, other: &Filter) -> bool {
     let meets =
         |one: PortRange, other: PortRange| one.low() <= other.high() && other.low() <= one.high();

@@ -86,7 +86,7 @@ pub struct SampleAction {
     pub direction: Option<SampleDirection>,
 }
 
-/// The direction of a sampled packet.
+/// The direction of a packet that is sampled by `sample`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleDirection {
     /// The packet was received.

@@ -21,7 +21,7 @@ use super::{
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct MirrorTable {
     mirrors: Vec<ActiveMirror>,
-    /// The ports that some mirror uses.
+    /// The ports that a mirror uses.
     ports: BTreeMap<PortNo, PortMirrors>,
 }
 

@@ -7,15 +7,15 @@ use shunt_flow::PortNo;
 use super::{mirror_table::MirrorTable, port::PortInfo};
 use crate::{id::BridgeId, versions::delta::Object};
 
-/// The ports of a bridge by number, and the properties that some port has.
+/// The ports of a bridge by number, and the properties that a port has.
 #[derive(Debug)]
 pub(crate) struct PortTable {
     ports: Arc<[Arc<PortInfo>]>,
     counts: PortCounts,
-    /// True if some port drops received packets:
+    /// True if any port drops received packets:
     /// translations then check the ingress port.
     pub(crate) filters_ingress: bool,
-    /// True if some port drops packets that are sent on it.
+    /// True if any port drops packets that are sent on it.
     pub(crate) filters_egress: bool,
     /// The active member of each bond.
     active_members: Arc<BTreeMap<Arc<str>, PortNo>>,
@@ -56,14 +56,14 @@ impl FloodedPorts {
 /// Frames of these protocols go to the control plane, and not to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortProtocols {
-    /// True if some port is a member of a bond with LACP.
+    /// True if any port is a member of a bond with LACP.
     pub(crate) lacp: bool,
-    /// True if some port has a BFD session.
+    /// True if any port has a BFD session.
     pub(crate) bfd: bool,
 }
 
 impl PortProtocols {
-    /// Returns whether some port has a protocol.
+    /// Returns whether any port has a protocol.
     pub(crate) const fn any(self) -> bool {
         self.lacp || self.bfd
     }
@@ -71,7 +71,7 @@ impl PortProtocols {
 
 /// The number of ports with each property of [`Self::properties`].
 ///
-/// A [`PortTable`] has a property if some port has it.
+/// A [`PortTable`] has a property if any port has it.
 #[derive(Clone, Copy, Debug, Default)]
 struct PortCounts([usize; 5]);
 

@@ -110,7 +110,7 @@ impl Hash for NamedRule {
     }
 }
 
-/// The interned continuations: those that some traversal names.
+/// The interned continuations: those that a traversal names.
 pub(crate) struct Continuations {
     hasher: foldhash::fast::FixedState,
     interned: Mutex<InternedContinuations>,

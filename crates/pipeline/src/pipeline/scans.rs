@@ -245,7 +245,7 @@ impl Pipeline {
         users
     }
 
-    /// Returns the numbers of all bridges that some version sees.
+    /// Returns the numbers of all bridges that a version sees.
     pub(super) fn bridge_ids(&self) -> Vec<BridgeId> {
         self.bridges.read().keys().copied().collect()
     }

@@ -142,12 +142,12 @@ impl TrainingReport {
 }
 
 impl OpenTraining<'_> {
-    /// Takes the rules that some published version sees.
+    /// Takes the rules that a published version sees.
     pub(super) fn take_rules(&mut self) -> Vec<(Lifetime, Arc<Rule>)> {
         mem::take(&mut self.rules)
     }
 
-    /// Repeats the changes since the begin of the training, and replaces the index.
+    /// Repeats the changes since the start of the training, and replaces the index.
     ///
     /// Returns an index to be freed without a lock.
     pub(super) fn end(
@@ -292,7 +292,7 @@ impl Pipeline {
         open.end(trained).map(drop)
     }
 
-    /// Begins a training with the rules that some published version sees.
+    /// Begins a training with the rules that a published version sees.
     ///
     /// Returns `None` if a training of the table is in progress.
     pub(super) fn begin_training(&self, id: BridgeId, table: TableId) -> Option<OpenTraining<'_>> {

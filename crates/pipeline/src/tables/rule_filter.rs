@@ -94,7 +94,7 @@ impl Instructions {
         any_action(&[&self.apply, &self.write], is)
     }
 
-    /// Returns whether some action, also inside clones, is an output to `port`.
+    /// Returns whether any action, also inside clones, is an output to `port`.
     pub(crate) fn outputs_to(&self, port: PortNo) -> bool {
         self.any(|action| match action {
             Action::Output { port: own, .. } | Action::OutputTruncated { port: own, .. } => {
@@ -125,7 +125,7 @@ impl Instructions {
         meters
     }
 
-    /// Returns whether some action, also inside clones, names a group.
+    /// Returns whether any action, also inside clones, names a group.
     fn names_group(&self, group: u32) -> bool {
         self.any(|action| matches!(action, Action::Group(own) if own.number() == group))
     }

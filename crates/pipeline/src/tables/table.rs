@@ -80,7 +80,7 @@ impl RuleTable {
         found.or_else(|| self.clauses.find_exact(matching, priority, version))
     }
 
-    /// Returns whether some rules are clauses, in any version.
+    /// Returns whether any rules are clauses, in any version.
     pub(crate) fn has_clauses(&self) -> bool {
         !self.clauses.is_empty()
     }
@@ -181,7 +181,7 @@ impl RuleTable {
         self.clauses.scan_some(&mut scan.clauses, matching, left, visit)
     }
 
-    /// Returns whether some rule of this priority overlaps `matching`.
+    /// Returns whether any rule of this priority overlaps `matching`.
     pub(crate) fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool {
         self.rules.overlaps(matching, priority, version)
             || self.clauses.overlaps(matching, priority, version)

@@ -102,12 +102,12 @@ impl<'a> BridgeView<'a> {
         self.state.liveness.at(self.version)
     }
 
-    /// Returns whether some port drops received packets.
+    /// Returns whether any port drops received packets.
     pub(super) fn filters_ingress(self, recorder: &mut Recorder) -> bool {
         self.port_filters(recorder).filters_ingress
     }
 
-    /// Returns whether some port drops packets that are sent on it.
+    /// Returns whether any port drops packets that are sent on it.
     pub(super) fn filters_egress(self, recorder: &mut Recorder) -> bool {
         self.port_filters(recorder).filters_egress
     }

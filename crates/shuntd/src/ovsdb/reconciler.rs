@@ -231,7 +231,7 @@ struct Pass {
 /// Maximum number of comparisons of a pass, while other clients change ports.
 const ATTEMPTS_MAX: u8 = 8;
 
-/// Returns the bridges of the rows, with their ports of a scope, as a desired
+/// Returns the bridges of the rows, with their ports in `scope`, as a desired
 /// state.
 ///
 /// A setting with a wrong value is as in `present`. The error of a port that is left out is
@@ -290,7 +290,7 @@ fn declared_port(
     Some(DeclaredPort { options, last_number: port.last_number })
 }
 
-/// Returns the names of the ports of a scope that a pass refused.
+/// Returns the names of the ports in `scope` that a pass refused.
 ///
 /// `errors` has the errors of the rows before and after the pass. The result is `None` if the pass
 /// refused another object than a port.

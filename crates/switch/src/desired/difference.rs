@@ -25,7 +25,7 @@ pub(crate) struct Difference {
     pub(crate) changes: Vec<StateChange>,
     /// Changed fields that no change can set.
     pub(crate) at_restart: Vec<StartField>,
-    /// Names of bridges that have the name of an earlier bridge of the state.
+    /// Names that an earlier bridge of the state has already.
     pub(crate) repeated: Vec<String>,
 }
 

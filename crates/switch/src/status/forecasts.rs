@@ -75,7 +75,7 @@ pub struct ForecastSourceStatus {
     ///
     /// Each hit saves the mean time of a translation that a forecast needs.
     pub saved_us: Option<u64>,
-    /// Cache entries of forecasts that were wrong, or evicted without a hit.
+    /// Cache entries of forecasts that expired or were evicted without a hit.
     pub unused_entries: u64,
 }
 

@@ -357,7 +357,7 @@ fn listed_actions(actions: &[Action]) -> Vec<Action> {
     read_actions(&out, ActionFormat::V10).unwrap()
 }
 
-/// `ovs-vswitchd` 3.1 lists these actions of OpenFlow 1.3 so over 1.0.
+/// The bytes with which `ovs-vswitchd` 3.1 lists actions of OpenFlow 1.3 over 1.0.
 #[test]
 fn field_writes_are_listed_like_open_vswitch() {
     let parse = |text: &str| parse_actions(text, &NoPortNames).unwrap().apply;

@@ -179,7 +179,7 @@ impl LearnedRules {
         found[0]
     }
 
-    /// Returns the number of rules that some version sees.
+    /// Returns the number of rules that a version sees.
     pub(super) const fn rules_count(&self) -> usize {
         self.live
     }

@@ -279,7 +279,7 @@ impl Recorder {
         self.scratch.visits.len()
     }
 
-    /// Returns whether some bit of a field was rewritten since the packet arrived.
+    /// Returns whether any bit of a field was rewritten since the packet arrived.
     pub(in crate::translate) fn is_rewritten(&self, field: FieldId) -> bool {
         self.scratch.written.field(field) != 0
     }

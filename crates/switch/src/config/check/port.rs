@@ -250,37 +250,36 @@ impl PortOptions {
             ("allow_unsealed", self.allow_unsealed),
         ];
         let (known, excess): (&[&str], _) = match self.kind {
-            PortType::Patch => (&["peer"], "a patch port has no key but `peer`: remove this key"),
-            PortType::Pcap => (
-                &["rx", "tx"],
-                "a pcap port has no keys but `rx`, `tx` and `repeat`: remove this key",
-            ),
+            PortType::Patch => (&["peer"], "a patch port takes only `peer`: remove this key"),
+            PortType::Pcap => {
+                (&["rx", "tx"], "a pcap port takes only `rx`, `tx` and `repeat`: remove this key")
+            }
             PortType::Null | PortType::Unbound => {
                 (&[], "a null port has no further keys: remove them, or set `type`")
             }
             PortType::AfPacket => (
                 &["device", "mtu", "rx_slots"],
-                "an af_packet port has no keys but `device`, `mtu` and `rx_slots`: remove this key",
+                "an af_packet port takes only `device`, `mtu` and `rx_slots`: remove this key",
             ),
             PortType::AfXdp => (
                 &["device", "mtu"],
-                "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`: remove this key",
+                "an af_xdp port takes only `device`, `mtu` and `xdp_mode`: remove this key",
             ),
             PortType::Tap => (
                 &["device", "mac", "mtu"],
-                "a tap port has no keys but `device`, `mac` and `mtu`: remove this key",
+                "a tap port takes only `device`, `mac` and `mtu`: remove this key",
             ),
             PortType::VhostUser => {
-                (&["path"], "a vhost_user port has no keys but `path` and `mode`: remove this key")
+                (&["path"], "a vhost_user port takes only `path` and `mode`: remove this key")
             }
             PortType::Memif => (
                 &["socket", "id", "secret", "rsize", "bsize", "queues", "allow_unsealed"],
-                "a memif port has no keys but `socket`, `id`, `role`, `secret`, `rsize`, \
+                "a memif port takes only `socket`, `id`, `role`, `secret`, `rsize`, \
                  `bsize`, `queues` and `allow_unsealed`: remove this key",
             ),
             PortType::Dpdk => (
                 &["devargs", "queues", "mtu"],
-                "a dpdk port has no keys but `devargs`, `queues` and `mtu`: remove this key",
+                "a dpdk port takes only `devargs`, `queues` and `mtu`: remove this key",
             ),
         };
         let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
@@ -341,7 +340,7 @@ mod tests {
         assert_eq!(addressed("02:00:00:00:00:01"), "fine");
         assert!(addressed("zz").starts_with("mac = zz: it must be six octets"));
         let packet = PortOptions { mac: "02:00:00:00:00:01".into(), ..PortOptions::default() };
-        assert!(error_text(packet).contains("no keys but `device`, `mtu` and `rx_slots`"));
+        assert!(error_text(packet).contains("takes only `device`, `mtu` and `rx_slots`"));
         let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
         assert!(error_text(number).contains("1 to 65279"));
         let slots =
@@ -385,9 +384,9 @@ mod tests {
         };
         assert_eq!(dpdk("net_null0", ""), "fine");
         assert!(dpdk("", "").contains("a dpdk port needs `devargs`"));
-        assert!(dpdk("net_null0", "eth0").contains("no keys but `devargs`, `queues` and `mtu`"));
+        assert!(dpdk("net_null0", "eth0").contains("takes only `devargs`, `queues` and `mtu`"));
         let mode = PortOptions { mode: SocketMode::Server, ..PortOptions::default() };
         assert!(error_text(mode).contains("only a vhost_user port has `mode`"));
-        assert!(slots(PortType::Tap, 64).contains("a tap port has no keys but `device`"));
+        assert!(slots(PortType::Tap, 64).contains("a tap port takes only `device`"));
     }
 }
