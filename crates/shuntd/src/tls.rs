@@ -117,6 +117,39 @@ pub(crate) fn check_restored(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Re
     bridges.iter().try_for_each(|bridge| check_command(tls, bridge))
 }
 
+/// Returns a warning for each TLS address of resumed bridges, if the switch has no TLS files.
+///
+/// A start does not fail because of such an address: the bridge forwards without this controller.
+pub(crate) fn resume_warnings(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Vec<String> {
+    if tls.files().is_some() {
+        return Vec::new();
+    }
+    let of_bridge = |bridge: &BridgeOptions| {
+        let lists = [&bridge.controllers, &bridge.listen];
+        let addresses = lists.into_iter().flatten().filter(|text| needs_tls(text));
+        let name = &bridge.name;
+        let warning = |text: &String| {
+            format!(
+                "bridge {name}: `{text}` needs TLS: add the section [tls] with private_key, \
+                 certificate and ca_certificate to the configuration file and restart the daemon, or \
+                 with a database use `ovs-vsctl set-ssl`"
+            )
+        };
+        addresses.map(warning).collect::<Vec<_>>()
+    };
+    bridges.iter().flat_map(of_bridge).collect()
+}
+
+/// Returns whether a text is an address of OpenFlow over TLS.
+fn needs_tls(text: &str) -> bool {
+    let endpoint: Result<ControllerEndpoint, EndpointError> = text.parse();
+    matches!(
+        endpoint,
+        Ok(ControllerEndpoint::Connect(ControllerTransport::Tls, _)
+            | ControllerEndpoint::Listen(ControllerTransport::Tls, _))
+    )
+}
+
 /// Refuses TLS addresses of the bridge with an index.
 fn check_bridge(index: usize, bridge: &BridgeOptions) -> Result<(), WrongKey> {
     check_addresses(index, "controllers", &bridge.controllers)?;
@@ -126,12 +159,7 @@ fn check_bridge(index: usize, bridge: &BridgeOptions) -> Result<(), WrongKey> {
 /// Refuses TLS addresses in a list of a bridge.
 fn check_addresses(bridge: usize, list: &'static str, texts: &[String]) -> Result<(), WrongKey> {
     for (index, text) in texts.iter().enumerate() {
-        let endpoint: Result<ControllerEndpoint, EndpointError> = text.parse();
-        if let Ok(
-            ControllerEndpoint::Connect(ControllerTransport::Tls, _)
-            | ControllerEndpoint::Listen(ControllerTransport::Tls, _),
-        ) = endpoint
-        {
+        if needs_tls(text) {
             let message = format!(
                 "`{text}` needs TLS: set private_key, certificate and ca_certificate of [tls]"
             );
@@ -181,6 +209,25 @@ mod tests {
         assert!(message.contains("ovs-vsctl set-ssl"), "{message}");
         tls.set(options(COMPLETE).files());
         assert_eq!(check_command(&tls, &bridge), Ok(()));
+    }
+
+    #[test]
+    fn resumed_addresses_with_tls_are_named() {
+        let tls = TlsIdentity::default();
+        let bridges = [("br0", "tcp:192.0.2.1", "ptcp:1"), ("br1", "ssl:192.0.2.2", "pssl:6653")];
+        let bridges = bridges.map(|(name, controller, listener)| BridgeOptions {
+            name: name.to_owned(),
+            controllers: vec![controller.to_owned()],
+            listen: vec![listener.to_owned()],
+            ..BridgeOptions::default()
+        });
+        let warnings = resume_warnings(&tls, &bridges);
+        let starts = ["ssl:192.0.2.2", "pssl:6653"]
+            .map(|text| format!("bridge br1: `{text}` needs TLS: add the section [tls] with "));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(starts.iter().zip(&warnings).all(|(start, text)| text.starts_with(start)));
+        tls.set(options(COMPLETE).files());
+        assert!(resume_warnings(&tls, &bridges).is_empty());
     }
 
     #[test]

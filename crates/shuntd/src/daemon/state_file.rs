@@ -239,6 +239,9 @@ impl StateFile {
         let [restored, changed] = resumed.map_err(|error| shunt_switch::with_causes(&error))?;
         log_refused(path, &restored);
         log_refused(path, &changed);
+        for warning in tls::resume_warnings(switch.tls(), &self.start_config(file).bridges) {
+            warn!("state file {}: {warning}", path.display());
+        }
         let applied = restored.applied.len() + changed.applied.len();
         info!(changes = applied, "state file {}: restored", path.display());
         let may_write = restored.refused.is_empty() || keep_copy(path);

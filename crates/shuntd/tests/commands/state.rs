@@ -548,6 +548,22 @@ fn a_restored_address_with_tls_needs_its_files() {
     one.answer(&["restore", file]);
 }
 
+/// A start must not fail because of a controller.
+#[test]
+fn resumed_address_with_tls_is_a_warning() {
+    let tls = "[tls]\nprivate_key = \"/none/k\"\ncertificate = \"/none/c\"\n";
+    let host = Host::new(&format!("{tls}ca_certificate = \"/none/a\"\n{BRIDGE}"));
+    let daemon = host.start();
+    host.answer(&["add-br", "br1", "controllers=ssl:127.0.0.1:1"]);
+    host.exit(daemon);
+    host.write(BRIDGE);
+    let daemon = host.start();
+    let warning = "bridge br1: `ssl:127.0.0.1:1` needs TLS: add the section [tls]";
+    assert!(host.log().contains(warning), "{}", host.log());
+    assert!(host.answer(&["show"]).contains("br1"));
+    host.exit(daemon);
+}
+
 #[test]
 fn a_state_file_has_one_daemon() {
     let host = Host::new("[[bridge]]\nname = \"br0\"\n");
