@@ -64,7 +64,7 @@ pub(super) fn read_properties(body: &mut ByteReader<'_>) -> Result<Action, Error
             property_type::MAX_LEN => action.max_len = property::u16(&mut value)?,
             property_type::CONTROLLER_ID => action.controller_id = property::u16(&mut value)?,
             property_type::REASON => {
-                action.reason = reason::from_action(property::u8(&mut value)?)?
+                action.reason = reason::from_action(property::u8(&mut value)?)?;
             }
             property_type::USERDATA => action.userdata = value.rest().into(),
             property_type::PAUSE => action.pause = true,

@@ -115,7 +115,7 @@ pub(super) fn expect_len(body: &ByteReader<'_>, length: usize) -> Result<(), Err
 fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     match kind {
         action_type::OUTPUT | action_type::SET_DL_SRC | action_type::SET_DL_DST => {
-            expect_len(body, 12)?
+            expect_len(body, 12)?;
         }
         action_type::SET_FIELD => return set_field::read(body),
         _ if !action_type::STANDARD.contains(&kind) && !action_type::OPENFLOW11.contains(&kind) => {
@@ -260,7 +260,7 @@ pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action, format: ActionForma
         Action::CopyTtlIn => standard(out, action_type::COPY_TTL_IN, |_| {}),
         Action::SetQueue(queue) => standard(out, action_type::SET_QUEUE, |out| out.put_u32(*queue)),
         Action::Group(group) => {
-            standard(out, action_type::GROUP, |out| out.put_u32(group.number()))
+            standard(out, action_type::GROUP, |out| out.put_u32(group.number()));
         }
         Action::DecTtl { controllers } if **controllers == [0] => {
             standard(out, action_type::DEC_NW_TTL, |_| {});

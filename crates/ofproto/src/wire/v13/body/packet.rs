@@ -99,7 +99,7 @@ pub(in crate::wire) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn,
                 packet.cookie = Cookie::new(property::u64(&mut value)?);
             }
             property_type::REASON => {
-                packet.reason = reason::from_packet_in(property::u8(&mut value)?)?
+                packet.reason = reason::from_packet_in(property::u8(&mut value)?)?;
             }
             property_type::METADATA => {
                 let decoded = shunt_flow::oxm::decode_match(value.rest());
