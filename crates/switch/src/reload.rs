@@ -28,7 +28,7 @@ use crate::{
 pub struct ReloadReport {
     /// Changes that were applied, such as `port eth1: added`.
     pub applied: Vec<String>,
-    /// Options of added ports that have no effect, each with the reason.
+    /// Problems of applied changes, such as an MTU without effect or a shared datapath id.
     pub remarks: Vec<String>,
     /// Changes that were refused, each with the reason.
     pub refused: Vec<String>,
@@ -111,10 +111,28 @@ pub(crate) async fn reload(
     after: &Config,
     fill: &mut TableFiller<'_>,
 ) -> ReloadReport {
-    let [before, after] = [before, after].map(DesiredState::of);
-    let report = apply(structure, &before, &after, ApplyPolicy::Once, fill).await;
-    let remarks = mtu_remarks(structure, &report);
+    let [old, new] = [before, after].map(DesiredState::of);
+    let report = apply(structure, &old, &new, ApplyPolicy::Once, fill).await;
+    let mut remarks = mtu_remarks(structure, &report);
+    remarks.extend(datapath_id_remarks(structure, before, after));
     ReloadReport { remarks, ..ReloadReport::of(report) }
+}
+
+/// Returns the changed bridges with the datapath id of another bridge.
+///
+/// A bridge is changed if its configured datapath id or MAC address differs, or if it is new.
+fn datapath_id_remarks(structure: &Structure, before: &Config, after: &Config) -> Vec<String> {
+    let registry = structure.bridges().lock();
+    let before = bridges(before);
+    let identity = |own: &BridgeOptions| (own.datapath_id.clone(), own.mac.clone());
+    let is_changed = |own: &&BridgeOptions| {
+        before.get(own.name.as_str()).is_none_or(|old| identity(old) != identity(own))
+    };
+    let remark = |own: &BridgeOptions| {
+        let bridge = registry.find(&own.name).ok()?;
+        Some(format!("bridge {}: {}", own.name, registry.datapath_id_problem(bridge)?))
+    };
+    after.bridges.iter().filter(is_changed).filter_map(remark).collect()
 }
 
 /// Returns the added ports with an MTU that has no effect, each with the reason.

@@ -51,6 +51,24 @@ fn reload_reports_each_change() {
     assert!(daemon.answer(&["settings"]).contains("7000"));
 }
 
+/// The warning of `add-br`, which only the log of the daemon had.
+#[test]
+fn reload_names_a_shared_datapath_id() {
+    let id = "datapath_id = \"00000000000000c1\"\n";
+    let daemon = Daemon::start(&format!("{BRIDGE}{id}"));
+    let two = format!("{BRIDGE}{id}[[bridge]]\nname = \"br1\"\n");
+    write(&daemon, &format!("{two}{id}"));
+    let remark = "bridge br1: bridge br0 has the datapath id 00000000000000c1 too, so controllers";
+    let report = daemon.answer(&["reload"]);
+    assert!(report.starts_with(&format!("bridge br1: added\n{remark}")), "{report}");
+    write(&daemon, &format!("{two}datapath_id = \"00000000000000c2\"\n"));
+    let report = daemon.answer(&["reload"]);
+    assert!(!report.contains("too, so"), "{report}");
+    write(&daemon, &format!("{two}{id}"));
+    let report = daemon.answer(&["reload"]);
+    assert!(report.contains(remark), "{report}");
+}
+
 #[test]
 fn ingress_policing_changes_at_run_time() {
     let daemon = Daemon::start(&format!("{BRIDGE}{}", port("p1")));
