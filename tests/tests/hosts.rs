@@ -262,6 +262,25 @@ fn the_local_port_keeps_addresses_across_a_restart() {
     assert!(wait_until(gone), "the device of a deleted bridge is removed");
 }
 
+/// An MTU that AF_XDP cannot have is not set, and any other one is undone.
+#[test]
+fn a_refused_port_leaves_the_mtu_of_its_device() {
+    let Some(middle) = namespace_or_skip("undo") else { return };
+    let daemon = with_local_tap("", &middle);
+    middle.run("ip", &["link", "add", "p3", "mtu", "1400", "type", "veth", "peer", "name", "e3"]);
+    let mut errors = String::new();
+    for options in [["mtu=9000", "xdp_mode=generic"], ["mtu=2000", "xdp_mode=native-with-zerocopy"]]
+    {
+        let add = [&["add-port", "br0", "p3", "type=af_xdp"][..], &options].concat();
+        let error = error_text(&daemon.shuntctl(&add));
+        let shown = middle.run("ip", &["link", "show", "p3"]);
+        assert!(shown.contains("mtu 1400"), "{error}: {shown}");
+        errors += &error;
+    }
+    assert!(errors.contains("mtu 9000 is refused: an af_xdp port takes at most 3818"), "{errors}");
+    assert!(!daemon.log().contains("cannot be restored"), "{}", daemon.log());
+}
+
 /// The ports open with the MTU of their devices, as they do at the start.
 #[test]
 fn a_reload_reports_an_mtu_without_effect() {

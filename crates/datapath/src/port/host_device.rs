@@ -75,6 +75,13 @@ pub struct MtuRefusal {
     pub kind: io::ErrorKind,
 }
 
+/// The MTU that a network device of the host had before a port was added.
+#[derive(Debug)]
+pub struct DeviceMtu {
+    device: HostDevice,
+    mtu: u32,
+}
+
 /// A reader of a network device of the host, for a thread that may block.
 #[derive(Debug)]
 pub struct DeviceReader {
@@ -172,6 +179,37 @@ impl HostDevice {
         let control = self.control.try_clone().ok()?;
         let (name, mtu_refusal) = (self.name.clone(), self.mtu_refusal);
         Some(Self { control, name, index: self.index, mtu_refusal })
+    }
+}
+
+impl DeviceMtu {
+    /// Reads the MTU of the device of this name; `None` if there is no such device.
+    #[must_use]
+    pub fn read(device: &str) -> Option<Self> {
+        let name = DeviceName::new(device).ok()?;
+        let control = sys::request_socket().ok()?;
+        let index = sys::device_index(control.as_fd(), &name).ok()?;
+        let device = HostDevice { control, name, index, mtu_refusal: None };
+        let mtu = device.mtu()?;
+        Some(Self { device, mtu })
+    }
+
+    /// Sets the MTU that the device had, if the device has another one now.
+    ///
+    /// May block, because a change waits for the kernel's lock for devices.
+    pub fn restore(&self) {
+        let Self { device, mtu } = self;
+        if device.lost().is_some() || device.mtu().is_none_or(|own| own == *mtu) {
+            return;
+        }
+        if let Err(error) = sys::set_mtu(device.control.as_fd(), &device.name, *mtu) {
+            let name = device.name.as_str();
+            warn!(
+                %error,
+                "device {name}: its MTU of {mtu} cannot be restored: use `ip link set {name} mtu \
+                 {mtu}`"
+            );
+        }
     }
 }
 
@@ -365,6 +403,34 @@ mod tests {
             assert_eq!(reader.read(&first).lost.as_deref(), Some("the device has vanished"));
             assert_eq!(read(), None);
             assert_eq!(device.link_mode(), LinkMode::default());
+        });
+        test.join().unwrap();
+    }
+
+    /// A device gets its MTU back, and another device of the same name does not.
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
+    fn an_mtu_is_restored() {
+        let test = thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
+                return;
+            }
+            let ip = |line: &str| {
+                assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success());
+            };
+            let mtu = || DeviceMtu::read("a0").map(|own| own.mtu);
+            assert_eq!(mtu(), None, "there is no such device");
+            ip("link add a0 mtu 1400 type veth peer name b0");
+            let before = DeviceMtu::read("a0").unwrap();
+            ip("link set a0 mtu 9000");
+            assert_eq!(mtu(), Some(9000));
+            before.restore();
+            assert_eq!(mtu(), Some(1400));
+            ip("link del a0");
+            ip("link add a0 mtu 2000 type veth peer name b0");
+            before.restore();
+            assert_eq!(mtu(), Some(2000));
         });
         test.join().unwrap();
     }

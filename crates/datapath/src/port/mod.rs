@@ -49,8 +49,8 @@ pub use contract::{
 pub use device_addresses::DeviceAddress;
 pub use error::PortError;
 pub use host_device::{
-    DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState, LinkMode,
-    MtuRefusal,
+    DeviceMtu, DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState,
+    LinkMode, MtuRefusal,
 };
 pub use link::{DeviceDrops, DeviceLosses};
 pub use shunt_dpdk::{

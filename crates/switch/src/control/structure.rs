@@ -8,10 +8,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
-use shunt_datapath::port::Port;
+use shunt_datapath::port::{DeviceMtu, Port};
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, PortKind};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::spawn_blocking,
+};
 use tracing::{info, warn};
 
 use super::{mirror_log::MirrorLog, settings::bridge_settings};
@@ -225,6 +228,8 @@ impl Structure {
     }
 
     /// Adds a port; returns an error if the port cannot be opened.
+    ///
+    /// After an error, the device of the port has its previous MTU.
     pub(crate) async fn add_port(
         &self,
         bridge: &str,
@@ -232,8 +237,15 @@ impl Structure {
     ) -> Result<(), SwitchError> {
         settings.check()?;
         let name = settings.name.clone();
-        let entered = self.insert_port(bridge, settings, None).await?;
-        self.require_open(bridge, &name, entered).await.map(|_| ())
+        let mtu = settings.mtu().and_then(|_| DeviceMtu::read(settings.device()));
+        let added = match self.insert_port(bridge, settings, None).await {
+            Ok(entered) => self.require_open(bridge, &name, entered).await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        if let Some(mtu) = mtu.filter(|_| added.is_err()) {
+            let _ = spawn_blocking(move || mtu.restore()).await;
+        }
+        added
     }
 
     /// Adds a port that the program with the switch in it supplies.

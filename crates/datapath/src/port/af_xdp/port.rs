@@ -52,6 +52,8 @@ const KERNEL_HEADROOM: u32 = 256;
 const CHUNK_SIZES: [u32; 2] = [2048, 4096];
 /// Number of bytes of an Ethernet header with two VLAN tags.
 const HEADER_MAX: u32 = 14 + 2 * 4;
+/// The largest MTU: its frames fill the largest chunk.
+const MTU_MAX: u32 = CHUNK_SIZES[1] - KERNEL_HEADROOM - HEADER_MAX;
 
 /// The transmit queues of a port, by packet thread.
 type ThreadTxQueues = Vec<Box<dyn TxQueue>>;
@@ -112,6 +114,10 @@ impl AfXdp {
         refuse_member(&name, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
         let claim = DeviceClaim::take("af_packet", &name, index)?;
+        // A device does not get an MTU that the port cannot have.
+        if let Some(mtu) = mtu.filter(|mtu| *mtu > MTU_MAX) {
+            return Err(PortError::XdpMtu { name: name.as_str().to_owned(), mtu, max: MTU_MAX });
+        }
         let mtu_refusal = try_mtu(control.as_fd(), &name, mtu);
         sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
         let mtu = sys::mtu(control.as_fd(), &name).map_err(failed)?;
@@ -320,7 +326,7 @@ fn chunk_of(device: &DeviceName, mtu: u32) -> Result<u32, PortError> {
     CHUNK_SIZES.into_iter().find(fits).ok_or_else(|| PortError::MtuTooLarge {
         name: device.as_str().to_owned(),
         mtu,
-        max: CHUNK_SIZES[1] - KERNEL_HEADROOM - HEADER_MAX,
+        max: MTU_MAX,
     })
 }
 
