@@ -174,7 +174,7 @@ pub struct ThreadPort {
     pub number: PortNo,
     /// The offload capabilities of the port.
     pub capabilities: Capabilities,
-    /// The queues.
+    /// The receive and transmit queues of the port.
     pub queues: Queues,
     /// The counters of this thread for the port.
     pub traffic: Arc<PortTraffic>,
@@ -182,13 +182,13 @@ pub struct ThreadPort {
 
 /// The receive queue of a port for a packet thread.
 pub struct ThreadReceiver {
-    /// The port.
+    /// The port that the queue belongs to.
     pub port: DatapathPort,
     /// The bridge of the port.
     pub bridge: BridgeId,
     /// The port number in the bridge.
     pub number: PortNo,
-    /// The queue.
+    /// The receive queue, which the thread polls from now on.
     pub queue: Box<dyn RxQueue>,
     /// The counters of this thread for the port.
     pub traffic: Arc<PortTraffic>,
@@ -211,7 +211,7 @@ pub struct RxQueueState {
 
 /// A receive queue that a packet thread has released.
 pub struct ReleasedReceiver {
-    /// The queue.
+    /// The released receive queue.
     pub queue: Box<dyn RxQueue>,
     /// The number and the counters of the queue.
     pub state: RxQueueState,
@@ -227,7 +227,7 @@ pub struct RemovedQueues {
 
 /// A packet from a controller.
 pub struct Injection {
-    /// The frame.
+    /// The frame of the packet-out.
     pub frame: Vec<u8>,
     /// The ingress port to assume, or [`NO_INGRESS`].
     pub ingress: DatapathPort,

@@ -63,7 +63,7 @@ pub struct SampleReceiver {
     counters: Arc<SamplerCounters>,
 }
 
-/// The counters of a sampler.
+/// The packets that a sampler considered, and the samples that it lost.
 #[derive(Debug, Default)]
 struct SamplerCounters {
     /// Number of packets from which the sampler chose: the sample pool of sFlow.

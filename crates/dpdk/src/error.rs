@@ -141,7 +141,7 @@ pub enum DpdkError {
     Memory {
         /// Name of the device.
         device: String,
-        /// Number of buffers.
+        /// Number of buffers that the device needs.
         buffers: u32,
         /// The error of DPDK.
         reason: String,

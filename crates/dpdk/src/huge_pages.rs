@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-/// The huge pages of one size.
+/// A size of huge pages, with the reserved and the free pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePageSize {
     /// Size of a page, in KiB.

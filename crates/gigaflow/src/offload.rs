@@ -107,7 +107,7 @@ pub enum Operation {
     },
     /// Read the counters of entries, in one request if the device can.
     Count {
-        /// The entries.
+        /// The entries with the counters to read.
         entries: Vec<LtmIndex>,
     },
 }

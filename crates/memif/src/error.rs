@@ -126,7 +126,7 @@ pub enum MemifRingError {
         "a ring at byte {offset} of region {region} is outside of the region, or at an odd byte"
     )]
     Place {
-        /// The number of the region.
+        /// The number of the region with the ring.
         region: u16,
         /// The first byte of the ring.
         offset: u32,
@@ -147,7 +147,7 @@ pub enum MemifRingError {
         "a buffer of {length} bytes at byte {offset} of region {region} is outside of its region"
     )]
     Buffer {
-        /// The number of the region.
+        /// The number of the region that the descriptor names.
         region: u16,
         /// The first byte of the buffer.
         offset: u32,

@@ -108,7 +108,7 @@ pub enum Error {
     /// More rules than an index can number.
     #[error("{rules} rules are too many for an index, which holds at most {max}: divide the rules")]
     TooManyRules {
-        /// Number of rules.
+        /// Number of rules that were given.
         rules: usize,
         /// Largest number of rules.
         max: usize,

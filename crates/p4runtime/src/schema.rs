@@ -378,7 +378,7 @@ mod tests {
         Schema::read(&program.p4info()).unwrap()
     }
 
-    /// Edits a schema.
+    /// A function that makes a schema wrong in one place.
     type SchemaEdit = fn(&mut Schema);
 
     #[test]

@@ -62,7 +62,7 @@ pub enum TrafficError {
          `packets=`"
     )]
     Packets {
-        /// Number of flows.
+        /// Number of flows of the workload.
         flows: usize,
         /// Number of requested packets.
         packets: u64,
@@ -80,7 +80,7 @@ pub enum TrafficError {
         max = u16::MAX
     )]
     Classes {
-        /// Number of classes.
+        /// Number of classes of flows in the source.
         classes: usize,
     },
     /// No rule of the first table matches IPv4 packets.
@@ -279,7 +279,7 @@ pub enum WorkloadError {
     /// The parser refuses a generated rule, because of a bug in this crate.
     #[error("the rule `{rule}` is invalid: {problem}")]
     Rule {
-        /// The rule.
+        /// The text of the refused rule.
         rule: String,
         /// The parser's error.
         problem: String,

@@ -30,7 +30,7 @@ pub struct SavedMulticast {
     pub vlan: u16,
     /// The multicast group; `None` for a router port.
     pub group: Option<IpAddr>,
-    /// Number of the port.
+    /// OpenFlow number of the port.
     pub port: u32,
 }
 

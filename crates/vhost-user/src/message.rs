@@ -73,13 +73,13 @@ pub(crate) const REGIONS_PER_MESSAGE: usize = 8;
 /// A memory region of the guest, as a message describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionMessage {
-    /// Address in the guest.
+    /// Start address of the region in the guest.
     pub(crate) guest_address: u64,
     /// Length, in bytes.
     pub(crate) length: u64,
     /// Address in the front-end.
     pub(crate) user_address: u64,
-    /// Offset in the file.
+    /// Offset of the region in the file of the message.
     pub(crate) file_offset: u64,
 }
 

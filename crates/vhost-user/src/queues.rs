@@ -196,7 +196,7 @@ impl DeviceQueues {
         &self.workers[usize::from(pair) % self.workers.len()]
     }
 
-    /// Has the first worker announce a guest that has moved to this host.
+    /// Makes the first worker announce a guest that has moved to this host.
     pub(crate) fn announce(&self, mac: [u8; 6]) {
         let [a, b, c, d, e, f] = mac;
         self.announced.store(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), Release);

@@ -96,7 +96,7 @@ impl Hosts {
         Some(Self([host(1)?, host(2)?, host(3)?, host(4)?]))
     }
 
-    /// Has a host join a group by a version of IGMP.
+    /// Makes a host join a group by a version of IGMP.
     fn join(&self, number: usize, group: &str, version: u8) -> Member {
         let host = &self.0[number - 1];
         let force = format!("echo {version} > /proc/sys/net/ipv4/conf/eth0/force_igmp_version");
@@ -117,7 +117,7 @@ impl Hosts {
         }
     }
 
-    /// Has a host join a group of IPv6.
+    /// Makes a host join a group of IPv6.
     fn join_v6(&self, number: usize, group: &str) -> Member {
         Member::start(&self.0[number - 1], &[JOIN_V6, group])
     }

@@ -121,7 +121,7 @@ pub struct EvictionTotals {
 /// The progress of one owner of entries: its version and its unread reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerStatus {
-    /// The owner.
+    /// The id of the owner.
     pub owner: OwnerId,
     /// The version that the owner has acknowledged.
     pub acked: Version,

@@ -61,7 +61,7 @@ use crate::{
 pub enum Report {
     /// The owner installed an entry.
     Installed {
-        /// The entry.
+        /// The id of the installed entry.
         entry: EntryId,
         /// The install number; each owner counts its installs.
         number: InstallNo,

@@ -200,7 +200,7 @@ pub struct SplitQueues {
 pub struct AssignedRxQueue {
     /// The thread that gets the queue first.
     pub first: FirstThread,
-    /// The queue.
+    /// The receive queue to assign.
     pub queue: Box<dyn RxQueue>,
 }
 

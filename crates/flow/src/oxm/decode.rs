@@ -15,7 +15,7 @@ const PORT_MAX: u128 = PortNo::MAX.number() as u128;
 /// One entry: a field, its value and its mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OxmField {
-    /// The field.
+    /// The field that the entry names.
     pub field: FieldId,
     /// The value, right-aligned; zero outside `mask`.
     pub value: u128,

@@ -38,7 +38,7 @@ pub enum OxmError {
         .field.name(), value_bits(*.field)
     )]
     BadValue {
-        /// The field.
+        /// The field with the refused value.
         field: FieldId,
         /// The value on the wire.
         value: u128,
@@ -46,7 +46,7 @@ pub enum OxmError {
     /// The field can only be matched whole (`OFPBMC_BAD_MASK`).
     #[error("{} can only be matched whole, not under {mask:#x}", .field.name())]
     BadMask {
-        /// The field.
+        /// The field with the refused mask.
         field: FieldId,
         /// The mask on the wire.
         mask: u128,

@@ -106,7 +106,7 @@ impl StageId {
     }
 }
 
-/// A set of stages.
+/// A set of stages, as one bit for each stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StageSet(u64);
 

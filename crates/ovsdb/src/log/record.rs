@@ -57,7 +57,9 @@ impl<'a> RecordReader<'a> {
         let line_end = line_end.ok_or_else(|| failed("its first line has no end"))?;
         let (line, body) = rest.split_at_checked(line_end + 1).unwrap_or((rest, &[]));
         let (length, sum) = header(line).ok_or_else(|| failed("its first line is malformed"))?;
-        let body = body.get(..length).ok_or_else(|| failed("it is shorter than its length"))?;
+        let body = body
+            .get(..length)
+            .ok_or_else(|| failed("it is shorter than the length in its first line"))?;
         if checksum(body) != sum {
             return Err(failed("its checksum is wrong"));
         }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::json_text::JsonText;
 use crate::transaction::{ExpectedReferences, RequestedOperation, RowCheck};
 
-/// A message of a client.
+/// A JSON-RPC message of a client; `transact` requests are parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClientMessage {
     /// Any message.

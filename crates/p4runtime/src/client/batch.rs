@@ -163,7 +163,7 @@ pub(super) struct PendingRequest {
     pub(super) requested: HashSet<LtmIndex, foldhash::fast::FixedState>,
 }
 
-/// A finished request.
+/// The number of a finished request, and its result.
 #[derive(Debug)]
 pub(super) struct FinishedRequest {
     pub(super) number: u64,

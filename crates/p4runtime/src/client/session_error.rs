@@ -79,7 +79,7 @@ pub enum SessionError {
     ResultCount {
         /// Number of results.
         responses: usize,
-        /// Number of updates.
+        /// Number of updates that were sent.
         updates: usize,
     },
 }

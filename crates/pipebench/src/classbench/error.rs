@@ -60,7 +60,7 @@ pub enum ParameterError {
     /// A protocol has no port classes.
     #[error("protocol {protocol} in `-prots` has no class of ports: give it the share of a class")]
     NoPorts {
-        /// Number of the protocol.
+        /// IP protocol number without port classes.
         protocol: u8,
     },
     /// A protocol uses a pair of port classes without a distribution.
@@ -68,7 +68,7 @@ pub enum ParameterError {
         "protocol {protocol} has ports of the class {pair}, but `-{section}` has no row: add one"
     )]
     Unsupplied {
-        /// Number of the protocol.
+        /// IP protocol number with the port class.
         protocol: u8,
         /// The pair of port classes.
         pair: &'static str,

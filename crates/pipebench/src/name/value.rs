@@ -72,7 +72,7 @@ pub enum Terminals {
 /// Additional flows that arrive while the initial flows are active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowArrival {
-    /// Number of flows.
+    /// Number of additional flows.
     pub flows: u32,
     /// Percentage of the initial flows' packets after which the new flows arrive.
     pub percent: u8,

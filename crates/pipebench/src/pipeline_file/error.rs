@@ -56,7 +56,7 @@ pub enum PipelineFault {
     /// A referenced table does not exist.
     #[error("{of} goes through table {table}, which is not among `tables`")]
     NoTable {
-        /// Number of the table.
+        /// Number of the missing table.
         table: u8,
         /// The part of the file that refers to the table.
         of: String,
@@ -136,7 +136,7 @@ pub enum PipelineFault {
     Visits {
         /// Name of the traversal, or its number in the file.
         of: String,
-        /// Number of the table.
+        /// Number of the table that is visited too often.
         table: u8,
         /// The largest number of visits.
         max: usize,
@@ -156,7 +156,7 @@ pub enum PipelineFault {
          remove it"
     )]
     Unreachable {
-        /// Number of the table.
+        /// Number of the table that no path reaches.
         table: u8,
         /// Name of the table.
         name: String,

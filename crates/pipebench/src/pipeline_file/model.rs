@@ -179,7 +179,7 @@ impl Terminal {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraversalStep {
-    /// Number of the table.
+    /// Number of the table that the step visits.
     pub table: u8,
     /// The fields that the visit matches.
     #[serde(rename = "match")]

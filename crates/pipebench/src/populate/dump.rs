@@ -21,7 +21,7 @@ pub struct SwitchDump {
     left_out: Vec<DumpError>,
 }
 
-/// One table of a dump.
+/// The properties of the rules of one table in a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpTable {
     /// Number of the table.

@@ -23,7 +23,7 @@ pub enum PopulateError {
         "the traversals use {tables} tables: a switch has at most {max}, so use fewer traversals"
     )]
     Tables {
-        /// Number of tables.
+        /// Number of tables that the traversals use.
         tables: usize,
         /// The largest number of tables.
         max: usize,

@@ -29,12 +29,12 @@ pub enum CoflowRole {
     Alone,
     /// The base flow of its coflow, which is not predictable.
     Base {
-        /// Number of the coflow.
+        /// Number of the coflow that the flow begins.
         coflow: u32,
     },
     /// An associated flow, which follows the base flow of its coflow.
     Associated {
-        /// Number of the coflow.
+        /// Number of the coflow that the flow belongs to.
         coflow: u32,
         /// True if a predicting switch knows the flow before its first packet.
         predicted: bool,

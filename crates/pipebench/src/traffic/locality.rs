@@ -55,7 +55,7 @@ impl fmt::Display for Locality {
 /// The values of one field that a rule matches: a closed interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The field.
+    /// The matched field.
     pub field: FieldId,
     /// The lowest value.
     pub low: u128,

@@ -35,7 +35,7 @@ pub struct TracePair {
     pub mawi: TraceStatistics,
 }
 
-/// Statistics of a trace.
+/// Published numbers of packets and flows of a trace, and its gaps.
 #[derive(Debug, Deserialize)]
 pub struct TraceStatistics {
     /// Number of packets.
@@ -88,7 +88,7 @@ pub struct LogNormalPart {
     pub share: f64,
     /// The standard deviation of the logarithm.
     pub sigma: f64,
-    /// The median.
+    /// The median number of packets per flow.
     pub median: f64,
 }
 

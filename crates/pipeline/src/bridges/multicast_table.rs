@@ -52,7 +52,7 @@ pub struct MulticastEntry {
     pub vlan: u16,
     /// The group; `None`: a multicast router is behind the port.
     pub group: Option<IpAddr>,
-    /// The port.
+    /// The port that wants the packets of the group.
     pub port: PortNo,
     /// Time of the last report, or of the last query.
     pub seen: Time,

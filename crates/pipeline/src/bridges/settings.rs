@@ -8,7 +8,7 @@ use std::{
 use super::{mirror::Mirror, multicast::MulticastSnooping};
 use crate::id::TableId;
 
-/// The settings of a bridge.
+/// The settings of a bridge for its tables and for `NORMAL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeSettings {
     /// The name: at most 15 bytes.

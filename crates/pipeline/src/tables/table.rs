@@ -239,7 +239,7 @@ impl TableStats {
 /// The counters of a table (`ofp_table_stats`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableTotals {
-    /// Number of the table.
+    /// Number of the counted table.
     pub table: TableId,
     /// Number of rules (`active_count`).
     pub rules_count: usize,

@@ -36,7 +36,7 @@ pub enum RuleTextProblem {
     UselessItem {
         /// Name of the item.
         name: String,
-        /// The command.
+        /// The command in which the item has no meaning.
         command: FlowModCommand,
     },
     /// An item has no value.
@@ -119,7 +119,7 @@ pub enum RuleTextProblem {
     /// An instruction is among the actions of a list that cannot hold it.
     #[error("`{instruction}` is an instruction, but `{outer}` takes only actions: move it out")]
     Nested {
-        /// The instruction.
+        /// The instruction among the actions.
         instruction: &'static str,
         /// The list.
         outer: &'static str,
@@ -185,7 +185,7 @@ pub enum RuleTextProblem {
     /// The action cannot send to this port.
     #[error("`{action}` cannot send to port {port}: name another port")]
     BadPort {
-        /// The port.
+        /// The refused port.
         port: PortNo,
         /// Name of the action.
         action: &'static str,
@@ -206,7 +206,7 @@ pub enum RuleTextProblem {
     BadBits {
         /// The wrong text.
         text: String,
-        /// The field.
+        /// The field that has other bits.
         field: FieldId,
         /// Highest bit of the field.
         last: u8,
@@ -232,7 +232,7 @@ pub enum RuleTextProblem {
     BadValue {
         /// The refused value.
         value: u128,
-        /// The field.
+        /// The field with the refused value.
         field: FieldId,
         /// The values that the field can have.
         rule: &'static str,

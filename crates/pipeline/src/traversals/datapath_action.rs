@@ -37,7 +37,7 @@ pub enum DatapathAction {
     PopVlan,
     /// Send a copy of the packet, with all earlier changes.
     Output {
-        /// The port.
+        /// The port on which the copy is sent.
         port: DatapathPort,
         /// The egress queue of the port.
         queue: QueueId,

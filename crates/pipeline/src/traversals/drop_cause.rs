@@ -97,7 +97,7 @@ pub enum NotedDecision {
     CopyNotSent {
         /// Index of the mirror among those of its bridge.
         mirror: u8,
-        /// The port.
+        /// The port for which the copy is meant.
         port: PortNo,
     },
     /// Sending is disabled on the output port.
@@ -164,7 +164,7 @@ pub enum NotedDecision {
     },
     /// NORMAL: the destination was learned on this port.
     Learned {
-        /// The port.
+        /// The port on which the destination was learned.
         port: PortNo,
         /// The VLAN of the packet.
         vlan: u16,
@@ -197,21 +197,21 @@ pub enum MulticastDecision {
     },
     /// The packet is for this group, which hosts have reported.
     Group {
-        /// The group.
+        /// The address of the multicast group.
         group: IpAddr,
         /// The VLAN of the packet.
         vlan: u16,
     },
     /// No host has reported this group, and the bridge does not flood it.
     Unregistered {
-        /// The group.
+        /// The address of the multicast group.
         group: IpAddr,
         /// The VLAN of the packet.
         vlan: u16,
     },
     /// The packet is sent to this port.
     Output {
-        /// The port.
+        /// The port on which the packet is sent.
         port: PortNo,
         /// The reason why this port gets the packet.
         reason: MulticastOutputReason,

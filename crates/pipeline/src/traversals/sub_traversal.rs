@@ -59,6 +59,6 @@ pub struct LimitUse {
     pub lookups: usize,
     /// Number of datapath actions, including those inside copies.
     pub actions: usize,
-    /// Number of refreshes.
+    /// Number of rules and addresses that each hit refreshes.
     pub refreshes: usize,
 }

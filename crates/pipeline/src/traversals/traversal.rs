@@ -227,7 +227,7 @@ pub enum Refresh {
     Mac(Arc<MacEntry>),
     /// The rule of a `fin_timeout`: a TCP FIN or RST lowers its timeouts.
     FinTimeout {
-        /// The rule.
+        /// The rule with the lowered timeouts.
         rule: Arc<Rule>,
         /// New upper bound of the idle timeout, in seconds; 0: unchanged.
         idle: u16,

@@ -39,7 +39,7 @@ pub enum BundleStep {
     Packet {
         /// The key of the packet, with the bridge and the ingress port.
         key: Box<FlowKey>,
-        /// The actions.
+        /// The actions to run on the packet.
         actions: Vec<Action>,
     },
 }

@@ -86,7 +86,7 @@ pub enum LocalPort {
     Tap,
 }
 
-/// The options of a port.
+/// The options of a port, with the keys of `[[bridge.port]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortOptions {

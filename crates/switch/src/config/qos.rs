@@ -54,7 +54,7 @@ pub struct QueueOptions {
     pub priority: u32,
 }
 
-/// The type of a QoS.
+/// The type of a QoS, with the names of Open vSwitch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QosType {

@@ -101,7 +101,7 @@ pub struct RuleStatus {
     pub actions: String,
 }
 
-/// The counters of a packet thread.
+/// The iterations of a packet thread, and its packets by the result of the lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketThreadCounters {
     /// Poll loop iterations, including idle ones.

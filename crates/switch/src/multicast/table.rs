@@ -13,7 +13,7 @@ use crate::{error::SwitchError, switch::Switch};
 /// An entry is a port of a multicast group, or a router port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MulticastEntryStatus {
-    /// Number of the port.
+    /// OpenFlow number of the port.
     pub port: PortNo,
     /// VLAN; 0 for untagged frames.
     pub vlan: u16,

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// A port of a bridge.
+/// A port of a bridge: its options, its device while open, and its counters.
 pub(crate) struct BridgePort {
     /// Options of the port in force.
     pub(crate) settings: config::PortOptions,

@@ -11,7 +11,7 @@ use crate::{
     status::lacp::{BondLacpStatus, BondMemberLacpStatus},
 };
 
-/// The status of a bond.
+/// The status of a bond: options, LACP, rebalancing and members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BondStatus {
     /// Options of the bond; `member_status` has more about its `members`.
@@ -26,7 +26,7 @@ pub struct BondStatus {
     pub member_status: Vec<BondMemberStatus>,
 }
 
-/// The status of a member of a bond.
+/// The status of a member of a bond: link, LACP and buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BondMemberStatus {
     /// Name of the member's port.

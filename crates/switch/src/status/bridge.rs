@@ -33,7 +33,7 @@ use crate::{
     switch::Switch,
 };
 
-/// The status of a bridge.
+/// The status of a bridge: controllers, connections, ports, bonds and mirrors.
 #[derive(Clone, Debug, Serialize)]
 pub struct BridgeStatus {
     /// Name of the bridge.
@@ -181,7 +181,7 @@ pub struct BridgePortStatus {
     /// Number of changes of the link while the port was open.
     #[serde(skip)]
     pub link_resets: u64,
-    /// VLAN mode.
+    /// VLAN mode, such as access or trunk.
     pub vlan_mode: config::PortVlanMode,
     /// VLAN of untagged frames; `None` in mode `trunk`.
     pub tag: Option<u16>,

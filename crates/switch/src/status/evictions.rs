@@ -119,7 +119,7 @@ pub struct LatencyStatus {
 pub struct TableEvictions {
     /// Name of the bridge; empty if the bridge was deleted.
     pub bridge: String,
-    /// Number of the table.
+    /// Number of the table with the changed rules.
     pub table: u8,
     /// Number of entries that these rules evicted.
     pub evicted: u64,

@@ -7,7 +7,7 @@ use shunt_pipeline::{OutputCounter, PacketTotals, Pipeline};
 
 use crate::{config::MirrorOptions, ports::registry::BridgeState};
 
-/// The status of a mirror.
+/// The status of a mirror: options, counters, and the reason of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MirrorStatus {
     /// Options of the mirror.

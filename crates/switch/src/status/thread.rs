@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The status of a thread.
+/// The name of a thread, and whether it still runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadStatus {
     /// Name of the thread, such as `packet thread 0` or `eviction thread`.
@@ -14,7 +14,7 @@ pub struct ThreadStatus {
     pub iterations: Option<u64>,
 }
 
-/// The state of a thread.
+/// The state of a thread: it runs, or it has ended for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {

@@ -74,7 +74,7 @@ pub struct TraceGroup {
 pub struct TraceVisit {
     /// Name of the bridge.
     pub bridge: String,
-    /// Number of the table.
+    /// Number of the table that was looked up.
     pub table: u8,
     /// Conjunctions with all clauses matched, in the order in which they were tried.
     ///

@@ -71,7 +71,7 @@ pub struct TraceSubTraversal {
 pub struct TraceStep {
     /// Name of the bridge.
     pub bridge: String,
-    /// Number of the table.
+    /// Number of the table that was looked up.
     pub table: u8,
     /// Reason why the next table is in the same sub-traversal.
     ///

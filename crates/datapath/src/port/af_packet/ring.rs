@@ -297,7 +297,7 @@ pub(super) struct Slot<'a> {
 
 /// A received frame and its metadata.
 pub(super) struct Filled<'a> {
-    /// The virtio header.
+    /// The virtio header, which the kernel wrote before the frame.
     pub(super) virtio_header: [u8; VirtioHeader::ENCODED],
     /// The frame, without the VLAN tag that the kernel removed.
     pub(super) frame: &'a [u8],

@@ -26,7 +26,7 @@ const RECEIVE_BUFFER: c_int = 8 << 20;
 /// This number of bytes suffices for a few bursts of packets that are still to be segmented.
 const SEND_BUFFER: c_int = 8 << 20;
 
-/// A packet socket.
+/// A packet socket (`AF_PACKET`), and its count of dropped frames.
 pub(super) struct PacketSocket {
     fd: OwnedFd,
     /// Number of frames dropped because the queue was full, as of the last request.

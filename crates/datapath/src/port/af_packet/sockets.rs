@@ -61,7 +61,7 @@ pub(super) struct KeptSocket {
 struct State {
     phase: RxPhase,
     meter: LoadMeter,
-    /// Time of the last attempt to add rings that failed.
+    /// Time of the last failed attempt to add rings.
     failed: Option<Time>,
 }
 

@@ -7,7 +7,7 @@ use super::{
     destination_set::{DestinationId, DestinationSet},
 };
 
-/// The groups of sources.
+/// All groups of sources, and the numbering of new groups.
 #[derive(Debug, Default)]
 pub(super) struct SourceGroups {
     groups: Vec<SourceGroup>,
@@ -15,7 +15,7 @@ pub(super) struct SourceGroups {
     created: u64,
 }
 
-/// A group of sources.
+/// Sources that open flows to the same destinations.
 #[derive(Debug)]
 pub(super) struct SourceGroup {
     number: u64,
