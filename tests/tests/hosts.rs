@@ -400,7 +400,7 @@ fn a_renamed_device_takes_its_port_down() {
     assert!(wait_until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
 }
 
-/// Ports lose their learned addresses when they get other devices, so no host is cut off.
+/// Ports lose their learned addresses when they get other devices.
 #[test]
 fn hosts_are_reached_after_devices_swap_names() {
     let Some(hosts) = hosts("swap", 1) else { return };

@@ -4,8 +4,8 @@
 //! copy does not move an address. The network sends copies of frames back on a bond that balances,
 //! and their source addresses may be those of hosts on other ports. An address without a frame
 //! expires after the ageing time of the bridge. The addresses of a port are removed when the port
-//! is removed, its VLANs change, or it gets another device. A full table evicts an address of the port with the most
-//! addresses (see [`LearnedAges`]).
+//! is removed, its VLANs change, or it gets another device. A full table evicts an address of the
+//! port with the most addresses (see [`LearnedAges`]).
 
 mod port_removals;
 

@@ -461,7 +461,7 @@ mod tests {
         assert_eq!(switch.take_changed_ports(&changes), None);
     }
 
-    /// A port has another device if the index of its device has changed since it was opened last.
+    /// A port has another device if the index of its device has changed.
     #[test]
     fn a_port_notices_another_device() {
         let options = PortOptions { name: "p1".to_owned(), ..PortOptions::default() };

@@ -269,7 +269,7 @@ impl Switch {
         self.bridges_and_losses(names).0
     }
 
-    /// Returns the status of the bridges, and the losses of the ports that were removed before.
+    /// Returns the status of the bridges, and the losses of removed ports.
     ///
     /// Each lost packet is in one of them: no port is removed between the two readings.
     pub(crate) fn bridges_and_losses(

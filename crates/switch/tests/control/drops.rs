@@ -32,7 +32,7 @@ async fn losses_of_ports_add_up_to_the_totals() {
     assert_eq!((of("p1").rx_dropped, of("p1").drops), (540_000, vec![lost]));
 }
 
-/// Totals are counters, so they keep the losses of a removed port and of a removed bridge.
+/// Totals are counters, so they keep the losses of removed ports and bridges.
 #[tokio::test]
 async fn totals_keep_the_losses_of_removed_ports() {
     let fixture = SwitchFixture::start(1).await;

@@ -124,7 +124,7 @@ fn removals_of_learned_entries_are_made_in_steps() {
     assert!(pipeline.bridges.read().is_empty());
 }
 
-/// The entries of one port are removed, and those of another port stay, also in the same group.
+/// The entries of one port are removed, and those of other ports stay.
 #[test]
 fn a_port_is_flushed_in_steps() {
     let (pipeline, many) = (pipeline(), usize::from(MANY));
