@@ -29,6 +29,7 @@ pub fn huge_page_sizes() -> Vec<HugePageSize> {
     sizes_in(Path::new("/sys/kernel/mm/hugepages"))
 }
 
+/// Returns the sizes of huge pages that a folder of sysfs lists.
 fn sizes_in(folder: &Path) -> Vec<HugePageSize> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| {

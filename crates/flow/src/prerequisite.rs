@@ -124,12 +124,14 @@ fn holds(prerequisite: Prerequisite, read: &mut impl FnMut(FieldId, u128) -> u12
     }
 }
 
+/// Returns whether packets are IP with `protocol`, and no later fragments.
 fn is_ip_with(protocol: u128, read: &mut impl FnMut(FieldId, u128) -> u128) -> bool {
     holds(Prerequisite::Ip, read)
         && read(FieldId::IpProto, u128::MAX) == protocol
         && read(FieldId::NwFrag, LATER) == 0
 }
 
+/// Returns whether packets are messages of neighbour discovery of these types.
 fn is_nd(types: &[u128], read: &mut impl FnMut(FieldId, u128) -> u128) -> bool {
     holds(Prerequisite::Icmpv6, read)
         && types.contains(&read(FieldId::Icmpv6Type, u128::MAX))

@@ -155,6 +155,7 @@ impl SparseWords {
         self.map() == WordMap::nonzero(words) && self.iter().all(|(i, word)| words[i] == word)
     }
 
+    /// Writes the non-zero words to their positions in `words`.
     fn write_to(&self, words: &mut [u64; FLOW_WORDS]) {
         self.iter().for_each(|(index, word)| words[index] = word);
     }

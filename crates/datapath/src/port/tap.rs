@@ -374,6 +374,7 @@ impl ReadBuffers {
         self.small.is_some()
     }
 
+    /// Returns the unused buffers to the pool.
     fn return_to(self, pool: &mut Pool) {
         self.small.into_iter().chain(self.large).for_each(|packet| pool.put_back(packet));
     }

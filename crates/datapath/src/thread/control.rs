@@ -87,6 +87,7 @@ impl PacketThread {
         }
     }
 
+    /// Returns a snapshot of the entry in a slot.
     fn entry_in(&self, slot: u32) -> Option<DumpedEntry> {
         let speculation = self.forecasts.as_ref().map(|own| &own.speculation);
         dumped_entry(&self.caches, speculation, slot)

@@ -119,6 +119,7 @@ impl ShapeEntry {
         }
     }
 
+    /// Returns whether this is the shape of `outline`, with the hash `hash`.
     fn is_of(&self, hash: u64, outline: &TraversalOutline) -> bool {
         self.hash == hash && outline.has_shape(&self.outline_shape)
     }

@@ -297,6 +297,7 @@ fn references_to(set: &WorkingSet<'_>, table: usize, uuid: RowUuid) -> i64 {
     base.copied().unwrap_or_default().saturating_add(delta)
 }
 
+/// Returns the indices of the columns with references of this strength.
 fn columns_with(
     definition: &TableDefinition,
     strength: ReferenceStrength,

@@ -101,6 +101,7 @@ pub(super) fn write_initial_row(
     text.push_str("}}");
 }
 
+/// Returns the JSON members of these columns of a row.
 fn row_of(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<String, Value> {
     let member = |column: &ColumnId| {
         (column.name(table).to_owned(), row.value(*column).to_json(&column.kind(table)))

@@ -249,6 +249,7 @@ impl Program {
         write_headers(graph);
     }
 
+    /// Adds the tables of all stages to the graph.
     fn stages_in(&self, graph: &mut Graph) {
         let mut listed: Vec<(usize, String)> = actions()
             .iter()

@@ -77,6 +77,7 @@ impl ElectionRole {
         self.streams.iter().find_map(has)
     }
 
+    /// Returns the notices about the primary of a role, one for each stream.
     fn notices_for(&self, name: &str, streams: impl Iterator<Item = StreamId>) -> Vec<RoleNotice> {
         let primary = self.primary();
         let notices = |stream| RoleNotice {

@@ -136,6 +136,7 @@ struct LinearTrend {
 }
 
 impl LinearTrend {
+    /// Returns the value at `length`, between the first value and that at `last`.
     fn at(&self, length: usize, last: usize) -> f64 {
         // Prefix lengths are at most 32.
         let part = |length: usize| f64::from(u32::try_from(length).unwrap_or(u32::MAX));

@@ -234,10 +234,12 @@ struct FileParts<'a> {
 }
 
 impl<'a> FileParts<'a> {
+    /// Splits the text of a pipeline file; `None` if it is not JSON.
     fn of(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
+    /// Returns the text of a part of the file.
     fn find(&self, part: FilePart) -> Option<&'a str> {
         let traversals = self.traversals.get();
         match part {

@@ -53,6 +53,7 @@ impl PlainContinuations {
         }
     }
 
+    /// Returns the slot of a table; the first call allocates all slots.
     fn entry_of(&self, table: TableId) -> Option<&PlainContinuation> {
         let tables = || (0..TableId::COUNT).map(|_| PlainContinuation::default()).collect();
         self.0.get_or_init(tables).get(table.index())

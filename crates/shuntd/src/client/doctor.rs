@@ -169,12 +169,14 @@ fn is_complete(checks: &[HostCheck]) -> bool {
     [CheckState::Missing, CheckState::Wrong].iter().all(|state| count(checks, *state) == 0)
 }
 
+/// Returns the results of the checks as JSON.
 fn json_of(checks: &[HostCheck]) -> String {
     let (missing, wrong) = (count(checks, CheckState::Missing), count(checks, CheckState::Wrong));
     let all: Value = json!({"checks": checks, "missing": missing, "wrong": wrong});
     format!("{all}\n")
 }
 
+/// Returns the results of the checks as text, one line for each.
 fn text_of(checks: &[HostCheck]) -> String {
     let mut text = String::new();
     for HostCheck { state, subject, detail, mend } in checks {

@@ -143,6 +143,7 @@ fn address(path: &OsStr) -> Option<SocketAddr> {
     address.ok()
 }
 
+/// Sends a message to the service manager, with a descriptor if there is one.
 fn send_to(address: &SocketAddr, message: &str, fd: Option<&OwnedFd>) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     socket.connect_addr(address)?;

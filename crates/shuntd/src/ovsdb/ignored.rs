@@ -305,10 +305,12 @@ pub(super) fn ignored_settings(
     found
 }
 
+/// Returns the columns of a table that have no effect.
 fn columns_of(table: &str) -> Vec<&'static IgnoredColumn> {
     COLUMNS.iter().filter(|column| column.table == table).collect()
 }
 
+/// Returns the settings of a row without effect, each with the reason.
 fn settings_of(
     table: &str,
     columns: &[&'static IgnoredColumn],

@@ -161,6 +161,7 @@ impl ChangedPorts {
         self.note_with(|ports| *ports = StatusPorts::All);
     }
 
+    /// Applies `change` to the status of each receiver, and wakes the receiver.
     fn note_with(&self, change: impl Fn(&mut StatusPorts)) {
         self.receivers.lock().retain(|receiver| {
             let receiver = receiver.upgrade();

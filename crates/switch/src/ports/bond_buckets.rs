@@ -144,6 +144,7 @@ impl BondBucketTable {
         BondBalance::BUCKETS
     }
 
+    /// Returns the sum of the loads of a member's buckets.
     fn load_of(&self, member: &str) -> u64 {
         self.of_member(member).map(|(_, load)| load).fold(0, u64::saturating_add)
     }

@@ -233,6 +233,7 @@ impl LacpActor {
         self.id_of(member).map_or(MuxState::Detached, |id| self.aggregator.mux(id))
     }
 
+    /// Returns the port name of a member.
     fn name_of(&self, member: MemberId) -> Option<&str> {
         let own = self.members.iter().find(|(_, number)| id(**number) == member);
         own.map(|(name, _)| name.as_str())

@@ -232,10 +232,12 @@ impl BridgeRegistry {
         self.reserved_for(name).is_some()
     }
 
+    /// Returns the bridge id that is reserved for a bridge with this name.
     fn reserved_for(&self, name: &str) -> Option<BridgeId> {
         self.reserved.as_ref().filter(|(own, _)| own == name).map(|(_, id)| *id)
     }
 
+    /// Takes a free number for a new bridge.
     fn take_bridge_number(&mut self) -> Result<BridgeId, SwitchError> {
         let number = self.bridge_numbers.take().and_then(|number| u16::try_from(number).ok());
         number.map(BridgeId::new).ok_or(SwitchError::NoNumber { what: "bridge" })

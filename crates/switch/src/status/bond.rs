@@ -101,11 +101,13 @@ impl BondStatus {
     }
 }
 
+/// Returns the buckets of a member, with their loads.
 fn buckets_of(state: &BondState, member: &str) -> Vec<BondBucketStatus> {
     let buckets = state.buckets().into_iter().flat_map(|own| own.of_member(member));
     buckets.map(|(bucket, load_bytes)| BondBucketStatus { bucket, load_bytes }).collect()
 }
 
+/// Converts a time to milliseconds; a time that is too long is the maximum.
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

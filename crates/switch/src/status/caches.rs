@@ -254,6 +254,7 @@ impl DropStatus {
     }
 }
 
+/// Returns the lost packets of a port, by reason.
 fn lost_at(port: &BridgePortStatus) -> impl Iterator<Item = PortDropStatus> {
     port.drops.iter().map(|drops| PortDropStatus {
         bridge: port.bridge.clone(),

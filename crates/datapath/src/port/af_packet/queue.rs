@@ -193,6 +193,7 @@ impl MessageBuffers {
         MessageRoom { front: self.small.frame_mut().get_mut(TAG..).unwrap_or_default(), rest }
     }
 
+    /// Returns the unused buffers to the pool.
     fn return_to(self, pool: &mut Pool) {
         self.large.into_iter().chain([self.small]).for_each(|packet| pool.put_back(packet));
     }

@@ -52,10 +52,12 @@ impl ChangeQuery<'_> {
         (0..).zip(self.deltas)
     }
 
+    /// Returns the delta of a query.
     fn at(&self, position: u32) -> Option<&Delta> {
         self.deltas.get(position as usize)
     }
 
+    /// Returns the rule of a query; `None` for an object.
     fn rule_at(&self, position: u32) -> Option<&Rule> {
         match self.at(position)? {
             Delta::Rule(RuleDelta { rule, .. }) => Some(rule),

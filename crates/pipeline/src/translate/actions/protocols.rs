@@ -126,6 +126,7 @@ fn equals(packet: &mut WorkingPacket, field: FieldId, value: u128) -> bool {
     true
 }
 
+/// Returns the punt of a packet to a protocol of the switch itself.
 fn punt_to(receiver: PuntReceiver, bridge: BridgeId, key: &FlowKey) -> Punt {
     let mut mask = FlowMask::EMPTY;
     mask.add_field(FieldId::InPort);

@@ -114,6 +114,7 @@ impl TailReads {
     }
 }
 
+/// Returns whether an object is a single port of the bridge.
 fn is_port_of(read: &Object, bridge: BridgeId) -> bool {
     matches!(read, Object::Port(own, _) if *own == bridge)
 }

@@ -286,6 +286,7 @@ impl BridgeIpfix {
         }
     }
 
+    /// Returns the observation point of the configured options.
     const fn observed_at(&self) -> ObservationPoint {
         let IpfixOptions { obs_domain_id, obs_point_id, .. } = self.options;
         ObservationPoint { domain: obs_domain_id, point: obs_point_id }
