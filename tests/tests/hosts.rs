@@ -354,9 +354,14 @@ fn an_addressed_device_is_attached_with_a_warning() {
     let Some(hosts) = hosts("addr", 1) else { return };
     hosts.middle.run("ip", &["link", "add", "p3", "type", "veth", "peer", "name", "q3"]);
     hosts.middle.run("ip", &["addr", "add", "10.66.5.1/24", "dev", "p3"]);
-    text(&hosts.daemon.shuntctl(&["add-port", "br0", "p3"]));
+    let added = hosts.daemon.shuntctl(&["add-port", "br0", "p3"]);
+    text(&added);
     let expected = "port p3: device p3 has the address 10.66.5.1 of this host";
     assert!(hosts.daemon.log().contains(expected), "{}", hosts.daemon.log());
+    let remarks = String::from_utf8_lossy(&added.stderr);
+    assert!(remarks.starts_with(&format!("shuntctl: {expected}")), "{remarks}");
+    let shown = text(&hosts.daemon.shuntctl(&["show"]));
+    assert!(shown.contains("; device p3 has the address 10.66.5.1"), "{shown}");
 }
 
 #[test]

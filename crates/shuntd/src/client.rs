@@ -257,7 +257,6 @@ fn call(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(),
 }
 
 /// Changes a bridge or port by `KEY=VALUE`, and prints remarks of the daemon.
-#[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn change(
     client: &mut RpcClient,
     method: &str,
@@ -265,8 +264,13 @@ fn change(
     settings: &[String],
 ) -> Result<(), CallError> {
     let remarks = client.call(method, &followed_by(&[name], settings))?;
-    remarks.lines().for_each(|remark| eprintln!("shuntctl: {remark}"));
+    print_remarks(&remarks);
     Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "a command prints for its user")]
+fn print_remarks(remarks: &str) {
+    remarks.lines().for_each(|remark| eprintln!("shuntctl: {remark}"));
 }
 
 fn add_port(
@@ -277,7 +281,9 @@ fn add_port(
 ) -> Result<(), CallError> {
     let words = settings.iter().map(|word| setting::resolved(word));
     let settings: Vec<_> = words.collect::<Result<_, _>>().map_err(CallError::Refused)?;
-    call(client, "shunt/add-port", &followed_by(&[bridge, name], &settings))
+    let remarks = client.call("shunt/add-port", &followed_by(&[bridge, name], &settings))?;
+    print_remarks(&remarks);
+    Ok(())
 }
 
 /// Saves the state of the daemon to a file, or to standard output.

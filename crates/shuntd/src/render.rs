@@ -20,7 +20,7 @@ use crate::render::{
     bfd::bfd_state,
     exports::exports,
     nic::nic_line,
-    problems::{datapath_id_problem, mtu_problem},
+    problems::{datapath_id_problem, port_problems},
 };
 
 /// Header of a capture file with nanosecond timestamps.
@@ -252,7 +252,7 @@ fn limits(port: &Value) -> String {
             let _ = write!(text, " queues={}", queues.join(","));
         }
     }
-    text + &bfd_state(&port["bfd"]) + &mtu_problem(port)
+    text + &bfd_state(&port["bfd"]) + &port_problems(port)
 }
 
 /// Returns the numbers of packet-ins by result; `None` if there were none.
@@ -386,7 +386,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             port["forward_dropped"].to_string(),
             port["tx_packets"].to_string(),
             port["tx_dropped"].to_string(),
-            word(&port["link"]).to_owned() + &bfd_state(&port["bfd"]) + &mtu_problem(port),
+            word(&port["link"]).to_owned() + &bfd_state(&port["bfd"]) + &port_problems(port),
         ]);
     }
     table(&rows)

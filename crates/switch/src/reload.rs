@@ -113,7 +113,7 @@ pub(crate) async fn reload(
 ) -> ReloadReport {
     let [old, new] = [before, after].map(DesiredState::of);
     let report = apply(structure, &old, &new, ApplyPolicy::Once, fill).await;
-    let mut remarks = mtu_remarks(structure, &report);
+    let mut remarks = port_remarks(structure, &report);
     remarks.extend(datapath_id_remarks(structure, before, after));
     ReloadReport { remarks, ..ReloadReport::of(report) }
 }
@@ -135,19 +135,22 @@ fn datapath_id_remarks(structure: &Structure, before: &Config, after: &Config) -
     after.bridges.iter().filter(is_changed).filter_map(remark).collect()
 }
 
-/// Returns the added ports with an MTU that has no effect, each with the reason.
+/// Returns the problems of added ports: an MTU that has no effect, and other users of the device.
 ///
 /// If the device of an open port refuses another MTU, the change of the port is refused.
-fn mtu_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String> {
+fn port_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String> {
     let bridges = structure.bridges().lock();
     let added = report.objects.iter().filter(|own| own.outcome == ObjectOutcome::Added);
-    let remark = |own: &ObjectReport| {
+    let remarks = |own: &ObjectReport| -> Vec<String> {
         // The local port of a bridge has the name of the bridge.
-        let (ObjectId::Port(name) | ObjectId::Bridge(name)) = &own.object else { return None };
-        let (_, port) = bridges.find_port(name).ok()?;
-        Some(format!("port {name}: {}", port.mtu_problem()?))
+        let (ObjectId::Port(name) | ObjectId::Bridge(name)) = &own.object else {
+            return Vec::new();
+        };
+        let Ok((_, port)) = bridges.find_port(name) else { return Vec::new() };
+        let problems = [port.mtu_problem(), port.user_problem()].into_iter().flatten();
+        problems.map(|problem| format!("port {name}: {problem}")).collect()
     };
-    added.filter_map(remark).collect()
+    added.flat_map(remarks).collect()
 }
 
 /// Returns the configuration to start with, from the saved one and the file.

@@ -97,7 +97,8 @@ async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
 async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     let port = setting::port(name, words)?;
-    to_reply(methods.switch.add_port(bridge, port).await)
+    to_reply(methods.switch.add_port(bridge, port).await)?;
+    Ok(port_remarks(methods, name))
 }
 
 async fn announce(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -299,6 +300,14 @@ fn bridge_remarks(methods: &DaemonMethods, name: &str) -> String {
     let problems =
         [bridge.datapath_id_problem.as_deref(), local.and_then(|port| port.mtu_problem.as_deref())];
     problems.into_iter().flatten().map(|problem| format!("bridge {name}: {problem}\n")).collect()
+}
+
+/// Returns a remark if the device of a port has other users, as a line; otherwise nothing.
+fn port_remarks(methods: &DaemonMethods, name: &str) -> String {
+    let bridges = methods.switch.bridges_with_ports(&BTreeSet::from([name.to_owned()]));
+    let port = bridges.iter().flat_map(|bridge| &bridge.ports).find(|port| port.name == name);
+    let problem = port.and_then(|port| port.user_problem.as_deref());
+    problem.map_or_else(String::new, |problem| format!("port {name}: {problem}\n"))
 }
 
 /// Returns the error, with a hint how to list the entries.

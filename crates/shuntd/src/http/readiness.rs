@@ -112,6 +112,7 @@ mod tests {
             problem: problem.map(str::to_owned),
             peer_problem: None,
             mtu_problem: None,
+            user_problem: None,
             mac_problem: None,
             device: None,
             link_mode: LinkMode::default(),

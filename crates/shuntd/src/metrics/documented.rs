@@ -62,6 +62,7 @@ fn port_status() -> BridgePortStatus {
         problem: None,
         peer_problem: None,
         mtu_problem: None,
+        user_problem: None,
         mac_problem: None,
         device: None,
         link_mode: LinkMode::default(),

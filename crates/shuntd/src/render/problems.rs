@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-/// Returns why the configured MTU is not in force; empty if it is.
-pub(super) fn mtu_problem(port: &Value) -> String {
-    port["mtu_problem"].as_str().map_or_else(String::new, |problem| format!("; {problem}"))
+/// Returns why the configured MTU is not in force, and the other users of the device.
+pub(super) fn port_problems(port: &Value) -> String {
+    let problems = [&port["mtu_problem"], &port["user_problem"]];
+    problems.into_iter().filter_map(Value::as_str).map(|problem| format!("; {problem}")).collect()
 }
 
 /// Returns why controllers cannot distinguish a bridge, as a line.
@@ -34,5 +35,13 @@ mod tests {
         assert!(line.ends_with(&format!("(af_packet, up; {problem})")), "{line}");
         assert!(row.ends_with(&format!("up; {problem}")), "{row}");
         assert!(shown(None).iter().all(|line| !line.contains("MTU")));
+    }
+
+    #[test]
+    fn port_shows_other_users_of_device() {
+        let port = json!({"name": "p1", "number": 1, "type": "af_packet", "link": "up",
+            "user_problem": "device p1 has the address 192.0.2.1"});
+        let shown = show(&json!([{"name": "br0", "rules": 0, "ports": [port]}]));
+        assert!(shown.contains("(af_packet, up; device p1 has the address 192.0.2.1)"), "{shown}");
     }
 }

@@ -22,16 +22,16 @@ pub(crate) enum DeviceUser {
 }
 
 impl DeviceUser {
-    /// Logs a warning that the user also handles packets that the switch forwards.
-    fn warn(&self, port: &str, device: &str) {
+    /// Returns the consequence for a port with a device, and what to do.
+    fn problem(&self, device: &str) -> String {
         match self {
-            Self::Master(master) => warn!(
-                "port {port}: device {device} is a member of {master}, and packets are forwarded \
-                 twice; remove it there with `ip link set {device} nomaster`"
+            Self::Master(master) => format!(
+                "device {device} is a member of {master}, and packets are forwarded twice; remove it \
+                 there with `ip link set {device} nomaster`"
             ),
-            Self::Host(address) => warn!(
-                "port {port}: device {device} has the address {address} of this host, which answers \
-                 its packets beside the switch; give the address to the local port of the bridge"
+            Self::Host(address) => format!(
+                "device {device} has the address {address} of this host, which answers its packets \
+                 beside the switch; give the address to the local port of the bridge"
             ),
         }
     }
@@ -80,9 +80,19 @@ impl BridgePort {
         users.extend(master.map(DeviceUser::Master));
         users.extend(addresses.of(device).iter().copied().map(DeviceUser::Host));
         for user in users.difference(&self.users) {
-            user.warn(&self.settings.name, device);
+            warn!("port {}: {}", self.settings.name, user.problem(device));
         }
         self.users = users;
+    }
+
+    /// Returns the other users of the device of the open port, and what to do about them.
+    ///
+    /// `None` if no other user was found at the last check.
+    pub(crate) fn user_problem(&self) -> Option<String> {
+        self.open.as_ref()?;
+        let device = self.settings.device();
+        let problems: Vec<String> = self.users.iter().map(|user| user.problem(device)).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
     }
 }
 
@@ -97,5 +107,13 @@ mod tests {
         let addresses = HostAddresses::read();
         assert!(addresses.of("lo").contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         assert!(addresses.of("no-such-device").is_empty());
+    }
+
+    #[test]
+    fn each_user_has_advice() {
+        let host = DeviceUser::Host(IpAddr::V4(Ipv4Addr::LOCALHOST)).problem("p1");
+        assert!(host.starts_with("device p1 has the address 127.0.0.1 of this host"), "{host}");
+        let master = DeviceUser::Master("lan0".to_owned()).problem("p1");
+        assert!(master.ends_with("`ip link set p1 nomaster`"), "{master}");
     }
 }

@@ -168,6 +168,9 @@ pub struct BridgePortStatus {
     /// Reason why the configured MTU is not in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu_problem: Option<String>,
+    /// Other users of the device of the port, and what to do about them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_problem: Option<String>,
     /// Reason why the configured MAC address is not in force.
     #[serde(skip)]
     pub mac_problem: Option<String>,
@@ -464,6 +467,7 @@ fn port_status(
         problem: port.problem.clone(),
         peer_problem: bridges.peer_problem(port),
         mtu_problem: port.mtu_problem(),
+        user_problem: port.user_problem(),
         mac_problem: bridges.find(bridge).ok().and_then(|own| port.mac_problem(own)),
         device: port.device.filter(|_| port.open.is_some()),
         link_mode: port.link_mode,
