@@ -291,6 +291,7 @@ impl NicWorker {
         !self.burst.is_empty()
     }
 
+    /// Returns the record of the flow order of a port, if the port has one.
     fn order(&mut self, number: u16) -> Option<&mut FlowOrder> {
         self.ports.get_mut(&number)?.order.as_mut()
     }

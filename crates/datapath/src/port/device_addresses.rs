@@ -50,7 +50,7 @@ impl DeviceAddress {
         addresses
     }
 
-    /// Returns the name of the device, or the label of the address.
+    /// Returns the label of the address if it has one, else the name of its device.
     ///
     /// `None` if the device has vanished.
     #[must_use]

@@ -46,7 +46,7 @@ impl DeviceLoss {
         self.lost.load(Relaxed)
     }
 
-    /// Returns the losses of [`Self::of_received`] as a counter of the driver, if there are any.
+    /// Returns the lost received packets as a counter of the driver, if there are any.
     pub(super) fn driver_counters(&self) -> Vec<(String, u64)> {
         let dropped = self.packets();
         if dropped > 0 { vec![(DEVICE_RX_DROPPED.to_owned(), dropped)] } else { Vec::new() }

@@ -133,6 +133,7 @@ impl EgressScan {
         self.ports_count += 1;
     }
 
+    /// Returns the output ports of the packet, and its VLAN tag at the first port.
     pub(super) fn fate(&self) -> SampledFate {
         let egress = match (self.first, self.ports_count) {
             _ if self.is_undecided => SampledEgress::Unknown,

@@ -57,6 +57,7 @@ impl DescribeCommand {
         }
     }
 
+    /// Finds the pipeline or the rule set with the name, or reads the file.
     fn content(&self) -> miette::Result<Content> {
         if let Some(builtin) = Builtin::find(&self.what) {
             let pipeline = PipelineFile::parse(builtin.json).into_diagnostic()?;
@@ -128,7 +129,10 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
         set.independent * 100.0
     });
     let mut text = table.to_string();
-    text.push_str(&format!("most are independent in the {}\n", statistics.independent_in));
+    text.push_str(&format!(
+        "field with the most independent filters: {}\n",
+        statistics.independent_in
+    ));
     let names = ["destination", "+ source", "+ protocol", "+ destination port", "all five"];
     for (name, recurrence) in names.iter().zip(statistics.recurrence) {
         text.push_str(&format!("recurrence, {name}: {recurrence:.2}\n"));

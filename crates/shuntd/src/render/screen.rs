@@ -32,7 +32,7 @@ const FOUR_PANELS_WIDTH: u16 = 120;
 /// Least height at which panels are shown.
 const PANELS_HEIGHT: u16 = 20;
 
-/// Width of the bar of a cache with a share of all packets.
+/// Width of the bar that shows the share of a cache in all packets.
 const BAR_WIDTH: u64 = 20;
 
 /// Width of the name and the share, before a bar.

@@ -46,7 +46,7 @@ pub(super) struct NumberedDestination {
 /// Number of destinations that are examined to find one to remove.
 const CANDIDATES_MAX: usize = 8;
 
-/// Number of removals that sets can catch up with.
+/// Maximum number of recorded removals, which sets of destinations apply later.
 const REMOVED_MAX: usize = 256;
 
 impl DestinationTable {
