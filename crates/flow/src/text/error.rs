@@ -140,7 +140,7 @@ fn nearest(name: &str) -> Option<&'static str> {
 /// The result is the known name with the fewest spelling errors in `name`: letters inserted,
 /// omitted, replaced or swapped. One error is allowed for each three letters of the shorter name,
 /// rounded up. Case is ignored. A `name` of more than 64 bytes is not compared, because it may be
-/// from a peer.
+/// from a peer. Of names with equally many errors, one that begins with `name` is preferred.
 #[must_use]
 pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > NAME_LEN_MAX {
@@ -151,7 +151,9 @@ pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> O
     let slips = |known: &str| strsim::osa_distance(&name, &known.to_lowercase());
     let scored = known.into_iter().map(|known| (slips(known), known));
     let near = scored.filter(|(slips, known)| *slips <= slips_max(known));
-    near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
+    // Of equally similar names, one that `name` begins is probably only not complete.
+    let is_continued = |known: &str| known.to_lowercase().starts_with(&name);
+    near.min_by_key(|(slips, known)| (*slips, !is_continued(known))).map(|(_, known)| known)
 }
 
 /// Longest name that is compared with the known names, in bytes.

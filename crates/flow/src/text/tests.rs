@@ -315,4 +315,7 @@ fn a_suggestion_differs_in_at_most_a_third() {
     ] {
         assert_eq!(nearest_of(word, known), meant, "{word}");
     }
+    // Both names differ by three letters.
+    let keys = ["caches.index", "caches.idle_ms"];
+    assert_eq!(nearest_of("caches.idle", keys), Some("caches.idle_ms"));
 }
