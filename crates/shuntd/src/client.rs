@@ -60,6 +60,7 @@ pub fn main() -> ExitCode {
                 CallError::Refused(_) | CallError::StillRuns { .. } => ExitCode::FAILURE,
                 CallError::NoDaemon { .. }
                 | CallError::Unreachable { .. }
+                | CallError::Ended { .. }
                 | CallError::NotPermitted { .. }
                 | CallError::NotServed(_)
                 | CallError::Interrupted

@@ -263,6 +263,17 @@ pub(crate) enum CallError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The daemon has left its files, and does not listen any more.
+    #[error(
+        "no daemon listens at {path}: process {process} was killed, or is ending; start shuntd again \
+         (`journalctl -u shuntd` may have the reason)"
+    )]
+    Ended {
+        /// Path of the control socket.
+        path: String,
+        /// Process id of the daemon.
+        process: String,
+    },
     /// The user may not access the files of the daemon.
     #[error("permission denied: {path}; run shuntctl as root or as the user of shuntd")]
     NotPermitted {
@@ -291,6 +302,13 @@ pub(crate) enum CallError {
     Refused(String),
 }
 
+/// Returns the process id in the name of a control socket, such as `shuntd.4711.ctl`.
+fn process_of(socket: &Path) -> Option<String> {
+    let name = socket.file_name()?.to_str()?;
+    let id = name.strip_prefix("shuntd.")?.strip_suffix(".ctl")?;
+    id.parse::<u32>().is_ok().then(|| id.to_owned())
+}
+
 /// Interval at which a call without a reply asks whether to wait longer.
 const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -307,9 +325,13 @@ impl RpcClient {
     /// Connects to a daemon's control socket.
     pub(crate) fn connect(path: &Path) -> Result<Self, CallError> {
         let failed = |source: io::Error| {
+            let owner = process_of(path);
             let path = path.display().to_string();
-            match source.kind() {
-                io::ErrorKind::PermissionDenied => CallError::NotPermitted { path },
+            match (source.kind(), owner) {
+                (io::ErrorKind::PermissionDenied, _) => CallError::NotPermitted { path },
+                (io::ErrorKind::ConnectionRefused, Some(process)) => {
+                    CallError::Ended { path, process }
+                }
                 _ => CallError::Unreachable { path, source },
             }
         };

@@ -111,6 +111,18 @@ fn shuntctl_reports_a_missing_daemon() {
 }
 
 #[test]
+fn shuntctl_names_a_killed_daemon() {
+    let mut daemon = Daemon::start(BRIDGE);
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    let output = shuntctl(daemon.run_dir(), &["show"]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = errors(&output);
+    let expected = format!("process {} was killed, or is ending", daemon.process.id());
+    assert!(message.contains(&expected), "{message}");
+}
+
+#[test]
 fn a_missing_configuration_file_gives_one_message() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = shuntd(folder.path());
