@@ -28,12 +28,14 @@ impl ListenerLog {
     /// Logs that a connection was refused, because `max` connections are open.
     pub(crate) fn log_refused(&mut self, max: usize) {
         let Some(omitted) = self.refused.admit(Instant::now()) else { return };
+        let omitted = (omitted > 0).then_some(omitted);
         warn!(max, omitted, "{}: connection refused, too many clients", self.listener);
     }
 
     /// Logs that a connection could not be accepted.
     pub(crate) fn log_failed(&mut self, error: &io::Error) {
         let Some(omitted) = self.failed.admit(Instant::now()) else { return };
+        let omitted = (omitted > 0).then_some(omitted);
         warn!(%error, omitted, "{}: cannot accept a connection", self.listener);
     }
 }

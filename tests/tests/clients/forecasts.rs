@@ -148,7 +148,7 @@ fn a_paused_predictor_is_logged() {
     let daemon = daemon("predictors = [\"successor\"]", &frames);
     let is_logged = || {
         let log = daemon.log();
-        log.contains("packet thread 0: predictor successor saves too little: paused")
+        log.contains("packet thread 0: predictor successor is paused")
     };
     assert!(wait_until(is_logged), "{}", daemon.log());
     assert_eq!(count(&daemon, "successor", "pauses"), 1);

@@ -284,7 +284,7 @@ impl Requests {
         let set = self.client.set_forwarding_pipeline_config(request);
         match with_timeout(&self.settings, set).await {
             Ok(_) => {
-                info!(device = self.settings.device_id, "NIC: pipeline configuration set");
+                info!(device = self.settings.device_id, "NIC: program set");
                 Ok(false)
             }
             // A device with a fixed program cannot be configured.

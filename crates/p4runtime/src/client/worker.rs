@@ -195,7 +195,7 @@ impl SessionWorker {
             // removes it.
             self.notify(OffloadEvent::Idle { entry });
         }
-        info!(installed = self.desired.confirmed.len(), "NIC: connected, entries restored");
+        info!(entries = self.desired.confirmed.len(), "NIC: connected");
         let mut counts = BTreeMap::new();
         for installed in self.desired.confirmed.values() {
             let table = self.settings.program.table_id(installed.stage.number());

@@ -34,6 +34,7 @@ use crate::{
         SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
         StreamMessageRequest, WriteRequest, WriteResponse,
         p4_runtime_server::{P4Runtime, P4RuntimeServer},
+        set_forwarding_pipeline_config_request::Action,
     },
 };
 
@@ -211,11 +212,8 @@ impl P4Runtime for Service {
         let election = election_id(request.election_id);
         state.check_writer(request.device_id, &request.role, election)?;
         state.pipeline.set(&mut *state.device, request.action, request.config)?;
-        info!(
-            device = request.device_id,
-            action = request.action,
-            "P4Runtime: pipeline configuration set"
-        );
+        let action = Action::try_from(request.action).map_or("unknown", |own| own.as_str_name());
+        info!(device = request.device_id, action, "P4Runtime: a controller has set the program");
         Ok(Response::new(SetForwardingPipelineConfigResponse {}))
     }
 

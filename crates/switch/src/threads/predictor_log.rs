@@ -45,7 +45,7 @@ impl PredictorLog {
                     evicted = outcomes.evicted,
                     translations = outcomes.translations,
                     spent_us = outcomes.spent.as_micros(),
-                    "packet thread {thread}: predictor {source} saves too little: paused, and tried again in {:.0} s",
+                    "packet thread {thread}: predictor {source} is paused: its forecasts cost more than they save; tried again in {:.0} s",
                     pause.as_secs_f64().ceil()
                 ),
                 Some(PredictorChange::Resumed) => {
