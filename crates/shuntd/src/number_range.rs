@@ -64,7 +64,7 @@ pub(crate) fn refusal_in_json(error: &serde_json::Error, text: &[u8]) -> Option<
     is_alone.then(|| format!("line {}: {refusal}", error.line()))
 }
 
-/// Returns a parser of numbers of the command line; its error has the allowed numbers.
+/// Returns a parser of numbers with errors that have the allowed numbers.
 pub(crate) fn number_in<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
@@ -98,12 +98,12 @@ mod tests {
     #[test]
     fn number_in_json_has_line_and_key() {
         #[derive(Debug, serde::Deserialize)]
-        struct Sample {
+        struct SecondsFile {
             #[expect(dead_code, reason = "the text is refused")]
             seconds: u32,
         }
         let refused = |text: &str| {
-            let error = serde_json::from_str::<Sample>(text).unwrap_err();
+            let error = serde_json::from_str::<SecondsFile>(text).unwrap_err();
             refusal_in_json(&error, text.as_bytes())
         };
         let message = "line 2: seconds = 99999999999: it must be from 0 to 4294967295";
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_command_line_have_a_range() {
+    fn command_line_numbers_have_a_range() {
         let parse = number_in(1..=64_u8);
         assert_eq!(parse("64"), Ok(64));
         for wrong in ["0", "65", "256", "-1", "1e30", "", "two"] {

@@ -302,7 +302,7 @@ pub(crate) enum CallError {
     Refused(String),
 }
 
-/// Returns the process id in the name of a control socket, such as `shuntd.4711.ctl`.
+/// Returns the process id in the name of a socket, such as `shuntd.4711.ctl`.
 fn process_of(socket: &Path) -> Option<String> {
     let name = socket.file_name()?.to_str()?;
     let id = name.strip_prefix("shuntd.")?.strip_suffix(".ctl")?;

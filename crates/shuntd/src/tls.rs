@@ -117,7 +117,7 @@ pub(crate) fn check_restored(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Re
     bridges.iter().try_for_each(|bridge| check_command(tls, bridge))
 }
 
-/// Returns a warning for each TLS address of resumed bridges, if the switch has no TLS files.
+/// Returns a warning for each TLS address of resumed bridges without TLS files.
 ///
 /// A start does not fail because of such an address: the bridge forwards without this controller.
 pub(crate) fn resume_warnings(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Vec<String> {

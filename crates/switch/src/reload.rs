@@ -28,7 +28,7 @@ use crate::{
 pub struct ReloadReport {
     /// Changes that were applied, such as `port eth1: added`.
     pub applied: Vec<String>,
-    /// Problems of applied changes, such as an MTU without effect or a shared datapath id.
+    /// Problems of applied changes, such as an MTU without effect.
     pub remarks: Vec<String>,
     /// Changes that were refused, each with the reason.
     pub refused: Vec<String>,
@@ -135,7 +135,7 @@ fn datapath_id_remarks(structure: &Structure, before: &Config, after: &Config) -
     after.bridges.iter().filter(is_changed).filter_map(remark).collect()
 }
 
-/// Returns the problems of added ports: an MTU that has no effect, and other users of the device.
+/// Returns the problems of added ports: an MTU without effect, and device users.
 ///
 /// If the device of an open port refuses another MTU, the change of the port is refused.
 fn port_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String> {

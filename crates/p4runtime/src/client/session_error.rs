@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_the_text_of_the_device() {
+    fn refusal_has_text_of_device() {
         let text = |status| SessionError::from(status).to_string();
         let refused = text(Status::permission_denied("the client is not primary"));
         assert_eq!(refused, "the device refused a request: the client is not primary");

@@ -302,7 +302,7 @@ fn bridge_remarks(methods: &DaemonMethods, name: &str) -> String {
     problems.into_iter().flatten().map(|problem| format!("bridge {name}: {problem}\n")).collect()
 }
 
-/// Returns a remark if the device of a port has other users, as a line; otherwise nothing.
+/// Returns a line about other users of the device of a port, or an empty text.
 fn port_remarks(methods: &DaemonMethods, name: &str) -> String {
     let bridges = methods.switch.bridges_with_ports(&BTreeSet::from([name.to_owned()]));
     let port = bridges.iter().flat_map(|bridge| &bridge.ports).find(|port| port.name == name);

@@ -22,7 +22,7 @@ const TOO_LARGE: &str = "99999999999999999999";
 /// The message of the TOML parser about a number with too many digits for any type.
 const OVERFLOW: &str = "integer number overflowed";
 
-/// Returns the mistake at a place, if a message of the TOML parser is about a number.
+/// Returns the mistake if a message of the parser is about a number at a place.
 pub(super) fn mistake(text: &str, message: &str, place: &Range<usize>) -> Option<Mistake> {
     let value = text.get(place.clone())?;
     let expected = if message.starts_with(OVERFLOW) {
@@ -33,7 +33,7 @@ pub(super) fn mistake(text: &str, message: &str, place: &Range<usize>) -> Option
         NumberType::expected_by(message)?
     };
     let key = key_at(text, place)?;
-    let refused = Refused { text, place, key: &key, expected };
+    let refused = RefusedNumber { text, place, key: &key, expected };
     let is_number = message.starts_with(OVERFLOW) || message.contains(": integer `");
     let message = if is_number {
         refusal(&key, value, &refused.range())
@@ -48,14 +48,14 @@ pub(super) fn mistake(text: &str, message: &str, place: &Range<usize>) -> Option
 }
 
 /// A value at a place that needs a number of another size.
-struct Refused<'a> {
+struct RefusedNumber<'a> {
     text: &'a str,
     place: &'a Range<usize>,
     key: &'a str,
     expected: NumberType,
 }
 
-impl Refused<'_> {
+impl RefusedNumber<'_> {
     /// Returns the allowed numbers.
     fn range(&self) -> String {
         let own = |number: i128| match self.problem(&number.to_string())?.problem.as_ref() {
@@ -88,7 +88,7 @@ fn replaced(text: &str, place: &Range<usize>, value: &str) -> Option<String> {
     Some(format!("{}{value}{}", text.get(..place.start)?, text.get(place.end..)?))
 }
 
-/// Returns the key of the value at a place: `threads.packet`, or `mtu` in a bridge or port.
+/// Returns the key of a value: `threads.packet`, or `mtu` in a bridge or port.
 fn key_at(text: &str, place: &Range<usize>) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let mut open: Vec<(String, &Spanned<DeValue<'_>>)> = Vec::new();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_out_of_range_get_key_and_range() {
+    fn refused_numbers_have_key_and_range() {
         const HUGE: &str = "9999999999999999999999999999999999999999999999";
         for (text, message) in [
             (
@@ -186,7 +186,7 @@ mod tests {
 
     /// Another mistake in the file hides the range of the key.
     #[test]
-    fn range_of_the_type_is_the_last_resort() {
+    fn type_range_is_the_last_resort() {
         let text = "[threads]\npacket = 0\ntranslations_per_iteration = 99999999999999999999\n";
         let message = error_text(text);
         let start =

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Returns why the configured MTU is not in force, and the other users of the device.
+/// Returns the reason for another MTU, and the other users of the device.
 pub(super) fn port_problems(port: &Value) -> String {
     let problems = [&port["mtu_problem"], &port["user_problem"]];
     problems.into_iter().filter_map(Value::as_str).map(|problem| format!("; {problem}")).collect()

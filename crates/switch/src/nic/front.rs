@@ -470,7 +470,7 @@ fn has_port(config: &config::OffloadOptions, number: u32) -> bool {
     is_named && number <= NUMBER_MAX
 }
 
-/// Returns the advice for a port with a number that is too high for an external NIC.
+/// Returns the advice for a port number that is too high for an external NIC.
 ///
 /// `None` if another option keeps the port away from the NIC.
 fn advice_for_missing(config: &config::OffloadOptions, number: u32) -> Option<&'static str> {

@@ -85,7 +85,7 @@ impl BridgePort {
         self.users = users;
     }
 
-    /// Returns the other users of the device of the open port, and what to do about them.
+    /// Returns the other users of the device of the open port, with advice.
     ///
     /// `None` if no other user was found at the last check.
     pub(crate) fn user_problem(&self) -> Option<String> {
