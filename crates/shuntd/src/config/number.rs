@@ -33,7 +33,7 @@ pub(super) fn mistake(text: &str, message: &str, place: &Range<usize>) -> Option
         NumberType::expected_by(message)?
     };
     let key = key_at(text, place)?;
-    let refused = RefusedNumber { text, place, key: &key, expected };
+    let refused = RefusedNumber { text, place, expected };
     let is_number = message.starts_with(OVERFLOW) || message.contains(": integer `");
     let message = if is_number {
         refusal(&key, value, &refused.range())
@@ -51,7 +51,6 @@ pub(super) fn mistake(text: &str, message: &str, place: &Range<usize>) -> Option
 struct RefusedNumber<'a> {
     text: &'a str,
     place: &'a Range<usize>,
-    key: &'a str,
     expected: NumberType,
 }
 
