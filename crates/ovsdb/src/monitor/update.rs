@@ -70,7 +70,6 @@ pub(super) fn row_update(
     })
 }
 
-/// Returns the given columns of a row as a `<row>` (RFC 7047, 5.1).
 /// Adds a row to the text of the initial reply, such as `"UUID":{"initial":{}}`.
 ///
 /// The text is that of [`row_update`], but a bridge may have thousands of ports, and no JSON value
