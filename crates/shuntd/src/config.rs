@@ -12,7 +12,8 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    daemon::trace_log, http::HttpOptions, open_vswitch, ovsdb::OvsdbOptions, tls::TlsOptions,
+    daemon::trace_log, http::HttpOptions, number_range::EXPECTED_NUMBER, open_vswitch,
+    ovsdb::OvsdbOptions, tls::TlsOptions,
 };
 
 /// The content of a configuration file: the switch, and options of the daemon.
@@ -254,7 +255,7 @@ fn parse_file(text: &str) -> Result<ConfigFile, Mistake> {
 /// The valid words of a key are removed, because the help text lists them.
 fn in_words(message: &str) -> String {
     /// Words of the parser, and the words that users know.
-    const WORDS: [(&str, &str); 10] = [
+    const WORDS: [(&str, &str); 11] = [
         ("unknown field", "unknown key"),
         ("unknown variant", "unknown value"),
         ("missing field", "missing key"),
@@ -264,6 +265,7 @@ fn in_words(message: &str) -> String {
         ("expected u16", EXPECTED_NUMBER),
         ("expected u32", EXPECTED_NUMBER),
         ("expected u64", EXPECTED_NUMBER),
+        ("expected i32", EXPECTED_NUMBER),
         ("expected usize", EXPECTED_NUMBER),
     ];
     let is_unknown_word = UNKNOWN_WORDS.iter().any(|start| message.starts_with(start));
@@ -275,8 +277,6 @@ fn in_words(message: &str) -> String {
     let replace = |text: String, (said, meant): &(&str, &str)| text.replace(said, meant);
     WORDS.iter().fold(message[..end].to_owned(), replace)
 }
-
-const EXPECTED_NUMBER: &str = "expected a whole number";
 
 /// The beginnings of messages about unknown words;
 /// these messages end with the valid words.

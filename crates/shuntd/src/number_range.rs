@@ -1,24 +1,24 @@
-//! Ranges of whole numbers, in words for the operator.
+//! Limits of whole numbers, in words for the operator.
 //!
 //! Parsers name a number by its type, such as `u32`, and a number that is too large by the type that
-//! could hold it. An operator needs the smallest and the largest allowed number instead.
+//! could hold it. An operator needs the largest or the smallest number instead.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 /// A type of whole numbers in the configuration and in state files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NumberType {
+struct NumberType {
     /// Name of the type in messages of parsers.
     name: &'static str,
     /// Smallest number of the type.
-    pub(crate) min: i128,
+    min: i128,
     /// Largest number of the type.
-    pub(crate) max: i128,
+    max: i128,
 }
 
 impl NumberType {
     /// The types of all numbers in the configuration.
-    pub(crate) const ALL: [Self; 8] = [
+    const ALL: [Self; 8] = [
         Self { name: "u8", min: 0, max: u8::MAX as i128 },
         Self { name: "u16", min: 0, max: u16::MAX as i128 },
         Self { name: "u32", min: 0, max: u32::MAX as i128 },
@@ -30,38 +30,50 @@ impl NumberType {
     ];
 
     /// Returns the type that a message of a parser expects, such as `.., expected u32`.
-    pub(crate) fn expected_by(message: &str) -> Option<Self> {
+    fn expected_by(message: &str) -> Option<Self> {
         let (_, after) = message.rsplit_once(EXPECTED)?;
         let name = after.split_whitespace().next()?;
         Self::ALL.into_iter().find(|number| number.name == name)
-    }
-
-    /// Returns the allowed numbers: `from 0 to 255`.
-    pub(crate) fn range(self) -> String {
-        let Self { min, max, .. } = self;
-        format!("from {min} to {max}")
     }
 }
 
 /// The words before the expected type in a message of a parser.
 const EXPECTED: &str = ", expected ";
 
-/// Returns the refusal of a number: `threads.packet = 0: it must be from 1 to 64`.
-pub(crate) fn refusal(key: &str, value: &str, range: &str) -> String {
-    format!("{key} = {value}: it must be {range}")
+/// The rule of a key with a number.
+pub(crate) const EXPECTED_NUMBER: &str = "expected a whole number";
+
+/// Returns the rule that a refused value breaks: `it must be at most 255`.
+///
+/// A limit is that of the type, and the range of the key may be smaller. `message` is the message of
+/// the parser about `value`. `None` if the parser does not expect a number.
+pub(crate) fn broken_rule(message: &str, value: &str) -> Option<String> {
+    let NumberType { min, max, .. } = NumberType::expected_by(message)?;
+    let (_, found) = message.split_once(": ")?;
+    // The JSON parser reads a number with many digits as a fraction.
+    let is_integer = found.starts_with("integer `")
+        || value.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    if !is_integer {
+        return Some(EXPECTED_NUMBER.to_owned());
+    }
+    Some(if value.starts_with('-') {
+        format!("it must be at least {min}")
+    } else {
+        format!("it must be at most {max}")
+    })
 }
 
 /// Returns the refusal of a number in a JSON text with one key on each line.
 ///
 /// `None` if the error is not about a number.
 pub(crate) fn refusal_in_json(error: &serde_json::Error, text: &[u8]) -> Option<String> {
-    let expected = NumberType::expected_by(&error.to_string())?;
+    let message = error.to_string();
     let text = String::from_utf8_lossy(text);
     let line = text.lines().nth(error.line().checked_sub(1)?)?;
     let (key, value) = line.trim().trim_end_matches(',').split_once(": ")?;
     let is_alone = !value.contains([',', '{', '[']);
-    let refusal = refusal(key.trim_matches('"'), value, &expected.range());
-    is_alone.then(|| format!("line {}: {refusal}", error.line()))
+    let rule = broken_rule(&message, value).filter(|_| is_alone)?;
+    Some(format!("line {}: {} = {value}: {rule}", error.line(), key.trim_matches('"')))
 }
 
 /// Returns a parser of numbers with errors that have the allowed numbers.
@@ -83,16 +95,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expected_type_of_a_message_is_found() {
-        let range = |message| NumberType::expected_by(message).map(NumberType::range);
-        let found = range("invalid value: integer `-4`, expected u8");
-        assert_eq!(found.as_deref(), Some("from 0 to 255"));
-        let found = range("invalid value: integer `-4`, expected u32 at line 3 column 9");
-        assert_eq!(found.as_deref(), Some("from 0 to 4294967295"));
-        let found = range("invalid type: integer `99` as i128, expected i32");
-        assert_eq!(found.as_deref(), Some("from -2147483648 to 2147483647"));
-        assert_eq!(range("invalid type: map, expected a string"), None);
-        assert_eq!(range("integer number overflowed"), None);
+    fn broken_rule_is_limit_of_type() {
+        for (name, min, max) in [
+            ("u8", "0", "255"),
+            ("u16", "0", "65535"),
+            ("u32", "0", "4294967295"),
+            ("u64", "0", "18446744073709551615"),
+            ("i16", "-32768", "32767"),
+            ("i32", "-2147483648", "2147483647"),
+            ("i64", "-9223372036854775808", "9223372036854775807"),
+        ] {
+            const VALUE: &str = "99999999999999999999";
+            let message = format!("invalid type: integer `{VALUE}` as i128, expected {name}");
+            let rule = broken_rule(&message, VALUE);
+            assert_eq!(rule, Some(format!("it must be at most {max}")));
+            let value = format!("-{VALUE}");
+            let message = format!("invalid value: integer `{value}`, expected {name} at line 3");
+            let rule = broken_rule(&message, &value);
+            assert_eq!(rule, Some(format!("it must be at least {min}")));
+        }
+    }
+
+    #[test]
+    fn other_value_breaks_no_limit() {
+        let text = "invalid type: string \": integer `\", expected u8";
+        assert_eq!(broken_rule(text, "\": integer `\"").as_deref(), Some(EXPECTED_NUMBER));
+        let fraction = "invalid type: floating point `-1.5`, expected u8";
+        assert_eq!(broken_rule(fraction, "-1.5").as_deref(), Some(EXPECTED_NUMBER));
+        assert_eq!(broken_rule("invalid type: map, expected a string", "{}"), None);
+        assert_eq!(broken_rule("integer number overflowed", "1"), None);
     }
 
     #[test]
@@ -106,13 +137,18 @@ mod tests {
             let error = serde_json::from_str::<SecondsFile>(text).unwrap_err();
             refusal_in_json(&error, text.as_bytes())
         };
-        let message = "line 2: seconds = 99999999999: it must be from 0 to 4294967295";
-        let text = "{\n  \"seconds\": 99999999999,\n  \"other\": 1\n}";
-        assert_eq!(refused(text).as_deref(), Some(message));
-        assert_eq!(
-            refused("{\n  \"seconds\": -1\n}").unwrap(),
-            message.replace("99999999999", "-1")
-        );
+        for (value, rule) in [
+            ("99999999999", "it must be at most 4294967295"),
+            ("99999999999999999999999", "it must be at most 4294967295"),
+            ("-1", "it must be at least 0"),
+            ("1.5", "expected a whole number"),
+            ("\"1\"", "expected a whole number"),
+        ] {
+            let message = Some(format!("line 2: seconds = {value}: {rule}"));
+            assert_eq!(refused(&format!("{{\n  \"seconds\": {value}\n}}")), message);
+            let text = format!("{{\n  \"seconds\": {value},\n  \"other\": 1\n}}");
+            assert_eq!(refused(&text), message);
+        }
         assert_eq!(refused("{}"), None);
     }
 
