@@ -120,6 +120,7 @@ pub(crate) fn check_restored(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Re
 /// Returns a warning for each TLS address of resumed bridges without TLS files.
 ///
 /// A start does not fail because of such an address: the bridge forwards without this controller.
+/// A daemon that resumes has a state file, and so no database with TLS files.
 pub(crate) fn resume_warnings(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Vec<String> {
     if tls.files().is_some() {
         return Vec::new();
@@ -131,8 +132,7 @@ pub(crate) fn resume_warnings(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> V
         let warning = |text: &String| {
             format!(
                 "bridge {name}: `{text}` needs TLS: add the section [tls] with private_key, \
-                 certificate and ca_certificate to the configuration file and restart the daemon, or \
-                 with a database use `ovs-vsctl set-ssl`"
+                 certificate and ca_certificate to the configuration file and restart the daemon"
             )
         };
         addresses.map(warning).collect::<Vec<_>>()
@@ -226,6 +226,8 @@ mod tests {
             .map(|text| format!("bridge br1: `{text}` needs TLS: add the section [tls] with "));
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(starts.iter().zip(&warnings).all(|(start, text)| text.starts_with(start)));
+        // A database cannot be used with the state file that was resumed.
+        assert!(warnings.iter().all(|text| text.ends_with(" and restart the daemon")));
         tls.set(options(COMPLETE).files());
         assert!(resume_warnings(&tls, &bridges).is_empty());
     }
