@@ -27,6 +27,10 @@ impl CommandOption {
     fn flag(&self) -> &str {
         self.usage.split(' ').next().unwrap_or(self.usage)
     }
+
+    fn has_value(&self) -> bool {
+        self.usage.contains(' ')
+    }
 }
 
 impl Command {
@@ -47,15 +51,28 @@ impl Command {
         )
     }
 
-    /// Refuses an option that the command does not have.
+    /// Refuses an option or an argument that the command does not have.
     pub(crate) fn check_options(&self, words: &[String]) -> Result<(), TaskError> {
-        let is_known = |word: &str| self.options.iter().any(|option| option.flag() == word);
-        let unknown = words.iter().find(|word| word.starts_with("--") && !is_known(word));
-        unknown.map_or(Ok(()), |word| {
-            let flags: Vec<_> = self.options.iter().map(CommandOption::flag).collect();
-            let known = if flags.is_empty() { "none".to_owned() } else { flags.join(", ") };
-            Err(TaskError::new(format!("unknown option `{word}`; options: {known}")))
-        })
+        let mut rest = words.iter();
+        while let Some(word) = rest.next() {
+            match self.options.iter().find(|option| option.flag() == word) {
+                // The command checks the value.
+                Some(option) if option.has_value() => drop(rest.next()),
+                Some(_) => {}
+                None if word.starts_with("--") => {
+                    let flags: Vec<_> = self.options.iter().map(CommandOption::flag).collect();
+                    let known = if flags.is_empty() { "none".to_owned() } else { flags.join(", ") };
+                    let text = format!("unknown option `{word}`; options: {known}");
+                    return Err(TaskError::new(text));
+                }
+                None if self.arguments.is_empty() => {
+                    let text = format!("unknown argument `{word}`: {} has only options", self.name);
+                    return Err(TaskError::new(text));
+                }
+                None => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -259,5 +276,7 @@ mod tests {
         let error = soak.check_options(&words("--hours 1")).unwrap_err().to_string();
         assert!(error.contains("`--hours`") && error.contains("--churn"), "{error}");
         assert!(command("lint").check_options(&words("--fix")).is_err());
+        assert!(command("lint").check_options(&words("datapath")).is_err());
+        assert!(command("test").check_options(&words("datapath --list")).is_ok());
     }
 }

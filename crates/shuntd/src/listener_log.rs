@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_minute_has_number_of_others() {
+    fn one_line_per_minute_counts_the_others() {
         let (mut interval, start) = (LogInterval::default(), Instant::now());
         let after = |ms| start + Duration::from_millis(ms);
         assert_eq!(interval.admit(start), Some(0));

@@ -52,9 +52,15 @@ pub(crate) async fn serve(
     methods: Arc<impl Methods>,
     place: ConnectionPlace,
 ) {
+    let mut progress = ReplyProgress::Sent;
     tokio::select! {
-        () = serve_requests(&mut stream, &*methods, &place) => return,
+        () = serve_requests(&mut stream, &*methods, &place, &mut progress) => return,
         () = place.wait_for_removal() => {}
+    }
+    if progress == ReplyProgress::Unread {
+        // A reason within the reply would make both unreadable.
+        tracing::debug!("control socket: client that does not read its reply closed");
+        return;
     }
     tracing::debug!("control socket: client without a request closed");
     refuse(
@@ -64,6 +70,14 @@ pub(crate) async fn serve(
              client had waited longest without a request: connect again"
         ),
     );
+}
+
+/// Whether the client has taken the whole reply to its last request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReplyProgress {
+    /// Also before the first request.
+    Sent,
+    Unread,
 }
 
 /// Refuses a new connection, because all other clients have a request.
@@ -90,7 +104,12 @@ fn refuse(stream: UnixStream, error: &str) {
 ///
 /// A request that has arrived as a whole keeps the place until it is answered. A client that does
 /// not read its reply may lose the place.
-async fn serve_requests(stream: &mut UnixStream, methods: &impl Methods, place: &ConnectionPlace) {
+async fn serve_requests(
+    stream: &mut UnixStream,
+    methods: &impl Methods,
+    place: &ConnectionPlace,
+    progress: &mut ReplyProgress,
+) {
     let mut objects = Objects::default();
     loop {
         match objects.next() {
@@ -102,9 +121,11 @@ async fn serve_requests(stream: &mut UnixStream, methods: &impl Methods, place: 
                 log_change(stream, methods, &request);
                 let reply = answer(methods, &request).await;
                 place.note_idle();
+                *progress = ReplyProgress::Unread;
                 if stream.write_all(reply.to_string().as_bytes()).await.is_err() {
                     return;
                 }
+                *progress = ReplyProgress::Sent;
             }
             ParsedObject::Garbage => return,
             ParsedObject::Incomplete if objects.bytes.len() > REQUEST_BYTES_MAX => return,
@@ -489,6 +510,9 @@ mod tests {
         }
         assert!(places.insert().is_some(), "the client without a read has kept its place");
         serving.await.unwrap();
+        let mut replies = String::new();
+        client.read_to_string(&mut replies).await.unwrap();
+        assert!(!replies.contains("connection closed"), "a reason within the reply");
     }
 
     #[tokio::test]

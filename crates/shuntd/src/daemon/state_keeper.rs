@@ -21,12 +21,12 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest time from a write to the next, so that a slow write delays later changes little.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// At most one part in this number of the time is spent on writing, up to [`PAUSE_MAX`].
-const WRITE_SHARE: u32 = 20;
+/// Ratio of a pause to the write before it, up to [`PAUSE_MAX`].
+const PAUSE_RATIO: u32 = 20;
 
 /// Returns the time from a write to the next.
 fn pause_after(written_in: Duration) -> Duration {
-    written_in.saturating_mul(WRITE_SHARE).clamp(WRITE_INTERVAL, PAUSE_MAX)
+    written_in.saturating_mul(PAUSE_RATIO).clamp(WRITE_INTERVAL, PAUSE_MAX)
 }
 
 /// Keeps the state file of a switch up to date.
