@@ -21,13 +21,12 @@ pub enum SessionError {
     #[error("{}", refusal_text(.0))]
     Refused(Box<Status>),
     /// The device refused the program.
-    #[error(
-        "the device refused the program: {reason}: load the configured program into the device, or \
-         set `stages` and `stage_entries` of the offload to those of the device"
-    )]
+    #[error("the device refused the program: {reason}: {advice}")]
     ProgramRefused {
-        /// The difference of both programs, or the text of the device.
+        /// The text of the device, and the difference of the layouts, if they differ.
         reason: String,
+        /// The changes that help.
+        advice: &'static str,
     },
     /// A request timed out.
     #[error("the device did not respond within the request timeout")]
@@ -93,12 +92,19 @@ impl SessionError {
         configured: &Schema,
         status: &Status,
     ) -> Self {
+        let text = text_of_device(status);
         let layouts = running.and_then(layout).zip(layout(configured));
-        let reason = match layouts.filter(|(own, given)| own != given) {
-            Some((own, given)) => format!("it has {own}, and {given} are configured"),
-            None => status.message().to_owned(),
-        };
-        Self::ProgramRefused { reason }
+        match layouts.filter(|(own, given)| own != given) {
+            Some((own, given)) => Self::ProgramRefused {
+                reason: format!("it has {own}, and {given} are configured: {text}"),
+                advice: "load the configured program into the device, or set `stages` and \
+                         `stage_entries` of the offload to those of the device",
+            },
+            None => Self::ProgramRefused {
+                reason: text.to_owned(),
+                advice: "load the configured program into the device",
+            },
+        }
     }
 
     /// Returns the words about the device in the log.
@@ -137,12 +143,17 @@ fn layout(program: &Schema) -> Option<String> {
     Some(format!("{} stages of {entries} entries", stages.count()))
 }
 
-/// Returns the text about a request that the device refused.
-fn refusal_text(status: &Status) -> String {
-    let reason = match status.message() {
+/// Returns the text of the device, or the description of the code if there is none.
+fn text_of_device(status: &Status) -> &str {
+    match status.message() {
         "" => status.code().description(),
         message => message,
-    };
+    }
+}
+
+/// Returns the text about a request that the device refused.
+fn refusal_text(status: &Status) -> String {
+    let reason = text_of_device(status);
     if status.code() == Code::Unavailable {
         format!("the device is not ready, or is ending: {reason}")
     } else {
@@ -193,23 +204,26 @@ mod tests {
             Schema::read(&program.p4info()).unwrap()
         };
         let status = Status::invalid_argument("no such program");
-        let reason = |running: Option<&Schema>| {
-            let error = SessionError::program_refused(running, &schema(4, 64), &status);
+        let text = |running: Option<&Schema>, status: &Status| {
+            let error = SessionError::program_refused(running, &schema(4, 64), status);
             assert_eq!(error.headline(), "cannot be used");
-            let text = error.to_string();
-            let (reason, advice) = text.rsplit_once(": ").unwrap();
-            assert!(advice.contains("`stages` and `stage_entries`"), "{advice}");
-            reason.to_owned()
+            error.to_string()
         };
-        let start = "the device refused the program: ";
         assert_eq!(
-            reason(Some(&schema(3, 64))),
-            format!(
-                "{start}it has 3 stages of 64 entries, and 4 stages of 64 entries are configured"
-            )
+            text(Some(&schema(3, 64)), &status),
+            "the device refused the program: it has 3 stages of 64 entries, and 4 stages of 64 \
+             entries are configured: no such program: load the configured program into the device, \
+             or set `stages` and `stage_entries` of the offload to those of the device"
         );
+        // Other stages would not help here.
         for running in [None, Some(Schema::default()), Some(schema(4, 64))] {
-            assert_eq!(reason(running.as_ref()), format!("{start}no such program"));
+            assert_eq!(
+                text(running.as_ref(), &status),
+                "the device refused the program: no such program: load the configured program into \
+                 the device"
+            );
         }
+        let silent = text(None, &Status::invalid_argument(""));
+        assert!(silent.contains(Code::InvalidArgument.description()), "{silent}");
     }
 }
