@@ -375,9 +375,8 @@ impl Connection {
         now: Time,
         log: impl FnOnce(&str, Option<u32>),
     ) -> bool {
-        let Some(suppressed) = self.config.warnings.admit(kind, now) else { return false };
-        log(&self.config.peer, Some(suppressed).filter(|count| *count > 0));
-        true
+        let peer = &self.config.peer;
+        self.config.warnings.warn(kind, now, |suppressed| log(peer, suppressed))
     }
 
     /// Queues the next part of a flow statistics reply; returns false without a reply.

@@ -48,7 +48,7 @@ mod requests;
 mod role;
 mod statistics;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod update_writer;
 
 pub use bundle_quota::BundleQuota;

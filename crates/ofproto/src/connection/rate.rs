@@ -58,8 +58,18 @@ struct RateWindow {
 }
 
 impl WarningRate {
+    /// Logs a warning by `log`, unless the rate limit of `kind` is reached.
+    ///
+    /// `log` gets the number of warnings that were suppressed before this one, if any. Returns
+    /// whether the warning was logged.
+    pub(crate) fn warn(&self, kind: WarningKind, now: Time, log: impl FnOnce(Option<u32>)) -> bool {
+        let Some(suppressed) = self.admit(kind, now) else { return false };
+        log(Some(suppressed).filter(|count| *count > 0));
+        true
+    }
+
     /// Returns the number of suppressed warnings; `None` to suppress this warning too.
-    pub(crate) fn admit(&self, kind: WarningKind, now: Time) -> Option<u32> {
+    fn admit(&self, kind: WarningKind, now: Time) -> Option<u32> {
         let window = self.0.get(kind as usize)?;
         let mut window = window.lock().unwrap_or_else(PoisonError::into_inner);
         if now.since(window.began) >= WINDOW {
@@ -92,6 +102,17 @@ mod tests {
         let later = Time::ZERO.after(WINDOW);
         assert_eq!(rate.admit(WarningKind::Refused, later), Some(1000 - WARNINGS_MAX));
         assert_eq!(rate.admit(WarningKind::Refused, later), Some(0));
+    }
+
+    #[test]
+    fn only_suppressed_warnings_are_counted() {
+        let (rate, mut counts) = (WarningRate::default(), Vec::new());
+        let mut warn =
+            |now| rate.warn(WarningKind::Connection, now, |suppressed| counts.push(suppressed));
+        assert!((0..WARNINGS_MAX).all(|_| warn(Time::ZERO)));
+        assert!(!warn(Time::ZERO) && !warn(Time::ZERO));
+        assert!(warn(Time::ZERO.after(WINDOW)));
+        assert_eq!(counts, [None, None, None, None, None, Some(2)]);
     }
 
     #[test]

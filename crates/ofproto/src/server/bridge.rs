@@ -282,11 +282,12 @@ async fn keep_connected<H: Host>(
         let pause = back_off.advance(open_for.unwrap_or_default());
         attempts.note_waiting(reason.clone(), shared.host.now().after(pause));
         if open_for.is_some() {
-            match config.warnings.admit(WarningKind::Connection, shared.host.now()) {
-                Some(suppressed) => {
-                    tracing::warn!(peer, reason, suppressed, "controller disconnected");
-                }
-                None => tracing::debug!(peer, reason, "controller disconnected"),
+            let now = shared.host.now();
+            let is_logged = config.warnings.warn(WarningKind::Connection, now, |suppressed| {
+                tracing::warn!(peer, reason, suppressed, "controller disconnected");
+            });
+            if !is_logged {
+                tracing::debug!(peer, reason, "controller disconnected");
             }
         } else if attempts.note_failed() {
             tracing::warn!(peer, reason, "controller unreachable, retrying");

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use shunt_pipeline::Time;
 use shunt_tls::TlsIdentity;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -188,20 +189,20 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<ServerState<H>>) {
     let (mut connections, mut hellos) = (JoinSet::new(), HelloQueue::default());
     let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
-    let admit = || warnings.admit(WarningKind::Connection, shared.host.now());
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let is_full = connections.len() >= CONNECTIONS_MAX;
-                    if is_full && !make_room(&mut hellos, &peer, admit) {
+                    let now = shared.host.now();
+                    if is_full && !make_room(&mut hellos, &peer, &warnings, now) {
                         continue;
                     }
                     // A connection that has lost its place ends at once.
                     while connections.len() >= CONNECTIONS_MAX
                         && let Some(ended) = connections.join_next().await
                     {
-                        log_end(ended, admit);
+                        log_end(ended, &warnings, now);
                     }
                     let mut config = ConnectionConfig::new(&*peer, ConnectionKind::Management);
                     config.inactivity_probe = listener.inactivity_probe();
@@ -217,17 +218,20 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
                     hellos.push(peer, is_open, task);
                 }
                 Err(error) => {
-                    if let Some(suppressed) = admit() {
+                    let now = shared.host.now();
+                    warnings.warn(WarningKind::Connection, now, |suppressed| {
                         tracing::warn!(
                             %error,
                             suppressed,
                             "a connection cannot be accepted, retrying"
                         );
-                    }
+                    });
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
-            Some(ended) = connections.join_next() => log_end(ended, admit),
+            Some(ended) = connections.join_next() => {
+                log_end(ended, &warnings, shared.host.now());
+            }
         }
     }
 }
@@ -252,41 +256,43 @@ async fn serve_accepted<H: Host>(
 
 /// Ends the oldest connection without a hello, for a new connection of `peer`.
 ///
-/// Returns `false` if all connections have sent a hello. `admit` limits the rate of log lines.
-fn make_room(hellos: &mut HelloQueue, peer: &str, admit: impl Fn() -> Option<u32>) -> bool {
+/// Returns `false` if all connections have sent a hello. `warnings` limits the rate of warnings.
+fn make_room(hellos: &mut HelloQueue, peer: &str, warnings: &WarningRate, now: Time) -> bool {
     let ended = hellos.end_oldest();
-    match (&ended, admit()) {
-        (_, None) => {}
-        (Some(peer), Some(suppressed)) => tracing::warn!(
-            peer,
-            suppressed,
-            max = CONNECTIONS_MAX,
-            "connection closed before its hello: a new connection needs its place"
+    let (peer, text) = match &ended {
+        Some(oldest) => (
+            oldest.as_str(),
+            "connection closed before its hello: a new connection needs its place",
         ),
-        (None, Some(suppressed)) => tracing::warn!(
-            peer,
-            suppressed,
-            max = CONNECTIONS_MAX,
-            "connection refused: too many are open"
-        ),
+        None => (peer, "connection refused: too many are open"),
+    };
+    let is_logged = warnings.warn(WarningKind::Connection, now, |suppressed| {
+        tracing::warn!(peer, suppressed, max = CONNECTIONS_MAX, "{text}");
+    });
+    if !is_logged {
+        tracing::debug!(peer, max = CONNECTIONS_MAX, "{text}");
     }
     ended.is_some()
 }
 
-/// Logs the end of a connection; `admit` limits the rate of warnings.
-fn log_end(ended: Result<(String, ConnectionEnd), JoinError>, admit: impl Fn() -> Option<u32>) {
+/// Logs the end of a connection; `warnings` limits the rate of warnings.
+fn log_end(ended: Result<(String, ConnectionEnd), JoinError>, warnings: &WarningRate, now: Time) {
     match ended {
         Ok((peer, ended)) if is_expected(&ended.reason) => {
             tracing::debug!(peer, reason = %ended.reason, "connection closed");
         }
         Ok((peer, ended)) => {
-            if let Some(suppressed) = admit() {
+            let reason = &ended.reason;
+            let is_logged = warnings.warn(WarningKind::Connection, now, |suppressed| {
                 tracing::warn!(
                     peer,
                     suppressed,
-                    reason = %ended.reason,
+                    %reason,
                     "connection closed because of an error"
                 );
+            });
+            if !is_logged {
+                tracing::debug!(peer, %reason, "connection closed because of an error");
             }
         }
         // The connection has lost its place, which is logged already.
@@ -302,4 +308,43 @@ fn log_end(ended: Result<(String, ConnectionEnd), JoinError>, admit: impl Fn() -
 /// Returns whether `reason` is a normal reason for the end of a connection.
 const fn is_expected(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::PeerClosed | CloseReason::Transport(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tracing::Level;
+
+    use super::*;
+    use crate::connection::tests::log::logged_at;
+
+    #[tokio::test]
+    async fn every_lost_place_is_logged_at_debug() {
+        const LOST: &str = "connection closed before its hello: a new connection needs its place";
+        const REFUSED: &str = "connection refused: too many are open";
+        for (text, waiting) in [(LOST, 8), (REFUSED, 0)] {
+            for (level, logged) in [(Level::WARN, 5), (Level::DEBUG, 8)] {
+                let (mut hellos, warnings) = (HelloQueue::default(), WarningRate::default());
+                for _ in 0..waiting {
+                    let task = tokio::spawn(pending::<()>()).abort_handle();
+                    hellos.push("tcp:192.0.2.1:6".to_owned(), Arc::default(), task);
+                }
+                let mut lines_of = |count: usize, now: Time| {
+                    logged_at(level, || {
+                        for _ in 0..count {
+                            make_room(&mut hellos, "tcp:192.0.2.1:7", &warnings, now);
+                        }
+                    })
+                };
+                let lines = lines_of(8, Time::ZERO);
+                assert_eq!(lines.len(), logged, "{lines:?}");
+                assert!(lines.iter().all(|line| line.starts_with(text)), "{lines:?}");
+                assert!(!lines.concat().contains("suppressed"), "{lines:?}");
+                let later = lines_of(1, Time::ZERO.after(Duration::from_secs(60)));
+                assert!(later[0].starts_with(REFUSED), "{later:?}");
+                assert!(later[0].contains("suppressed=3"), "{later:?}");
+            }
+        }
+    }
 }

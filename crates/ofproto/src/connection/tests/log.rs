@@ -80,7 +80,7 @@ pub(super) fn logs_of(action: impl FnOnce()) -> Vec<String> {
 }
 
 /// Runs `action` and returns the lines that it logged at `level` and above.
-fn logged_at(level: Level, action: impl FnOnce()) -> Vec<String> {
+pub(crate) fn logged_at(level: Level, action: impl FnOnce()) -> Vec<String> {
     let capture = LogCapture { level, lines: Arc::default() };
     let lines = Arc::clone(&capture.lines);
     tracing::subscriber::with_default(capture, action);

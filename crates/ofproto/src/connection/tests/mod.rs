@@ -5,7 +5,7 @@ mod events;
 mod flow_monitor_order;
 mod flow_monitors;
 mod groups;
-mod log;
+pub(crate) mod log;
 mod malformed;
 mod negotiation;
 mod order;
