@@ -382,7 +382,8 @@ fn later_user_of_device_is_logged_once() {
     assert!(wait_until(|| warnings(member) == 1), "{}", hosts.daemon.log());
     // A user of the device that returns is logged again, and other users are not logged.
     middle.run("ip", &["link", "set", "p1", "nomaster"]);
-    middle.run("ip", &["addr", "add", "10.66.7.2/24", "dev", "p2"]);
+    // A label of an address is no name of a device.
+    middle.run("ip", &["addr", "add", "10.66.7.2/24", "dev", "p2", "label", "p2:1"]);
     let other = "port p2: device p2 has the address 10.66.7.2";
     assert!(wait_until(|| warnings(other) == 1), "{}", hosts.daemon.log());
     middle.run("ip", &["link", "set", "p1", "master", "lan0"]);

@@ -5,7 +5,7 @@
 //!
 //! Source: rtnetlink(7), Linux `include/uapi/linux/if_addr.h`.
 
-use std::{ffi::CStr, net::IpAddr, os::fd::AsRawFd};
+use std::{io, net::IpAddr, os::fd::AsRawFd};
 
 use nix::{
     net::if_::if_indextoname,
@@ -14,6 +14,10 @@ use nix::{
 
 use super::link::{MESSAGE_HEADER, attributes, first_message};
 
+/// The last message of an answer that has failed.
+const NLMSG_ERROR: u16 = 2;
+/// The last message of an answer.
+const NLMSG_DONE: u16 = 3;
 /// The request for addresses.
 const RTM_GETADDR: u16 = 22;
 /// The answer to the request for addresses.
@@ -22,8 +26,6 @@ const RTM_NEWADDR: u16 = 20;
 const IFA_ADDRESS: u16 = 1;
 /// Attribute of an address: the address of this end.
 const IFA_LOCAL: u16 = 2;
-/// Attribute of an IPv4 address: the name of the device, perhaps with a suffix.
-const IFA_LABEL: u16 = 3;
 
 /// Length of the headers before the attributes: `nlmsghdr` and `ifaddrmsg`.
 const HEADERS: usize = MESSAGE_HEADER + 8;
@@ -35,33 +37,31 @@ pub struct DeviceAddress {
     pub address: IpAddr,
     /// The index of the device.
     index: u32,
-    /// The label of an IPv4 address.
-    label: Option<String>,
 }
 
 impl DeviceAddress {
     /// Returns the addresses of the network namespace of the calling thread.
     ///
-    /// After an error of the kernel, the addresses that were read so far are returned.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
+    /// # Errors
+    ///
+    /// If the process has no free descriptor, or the kernel does not send all addresses.
+    pub fn all() -> io::Result<Vec<Self>> {
         let mut addresses = Vec::new();
-        let _ = ask_addresses(&mut addresses);
-        addresses
+        ask_addresses(&mut addresses)?;
+        Ok(addresses)
     }
 
-    /// Returns the label of the address if it has one, else the name of its device.
+    /// Returns the name of the device; `None` if the device has vanished.
     ///
-    /// `None` if the device has vanished.
+    /// A label of the address, such as `eth1:1`, is no name of a device.
     #[must_use]
     pub fn device(&self) -> Option<String> {
-        let name = || if_indextoname(self.index).ok()?.into_string().ok();
-        self.label.clone().or_else(name)
+        if_indextoname(self.index).ok()?.into_string().ok()
     }
 }
 
 /// Requests all addresses, and takes the whole answer.
-fn ask_addresses(addresses: &mut Vec<DeviceAddress>) -> nix::Result<()> {
+fn ask_addresses(addresses: &mut Vec<DeviceAddress>) -> io::Result<()> {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_DUMP).unwrap_or_default();
@@ -77,42 +77,54 @@ fn ask_addresses(addresses: &mut Vec<DeviceAddress>) -> nix::Result<()> {
     let mut part = vec![0; 1 << 15];
     loop {
         let length = recv(socket.as_raw_fd(), &mut part, MsgFlags::empty())?;
-        if take_addresses(part.get(..length).unwrap_or_default(), addresses) {
+        if take_addresses(part.get(..length).unwrap_or_default(), addresses)? {
             return Ok(());
         }
     }
 }
 
 /// Takes the addresses from a part of an answer; returns whether it is the last part.
-fn take_addresses(mut part: &[u8], addresses: &mut Vec<DeviceAddress>) -> bool {
+///
+/// # Errors
+///
+/// The error in the answer, or `InvalidData` if the answer is truncated.
+fn take_addresses(mut part: &[u8], addresses: &mut Vec<DeviceAddress>) -> io::Result<bool> {
     if part.is_empty() {
-        return true;
+        return Err(io::ErrorKind::InvalidData.into());
     }
     while !part.is_empty() {
-        // Every other message is the end (`NLMSG_DONE`), or an error.
-        let Some((message, RTM_NEWADDR)) = first_message(part) else { return true };
+        let message = match first_message(part).ok_or(io::ErrorKind::InvalidData)? {
+            (message, RTM_NEWADDR) => message,
+            (message, NLMSG_DONE | NLMSG_ERROR) => return result_in(message).map(|()| true),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        };
         addresses.extend(device_address(message));
         part = part.get(message.len().next_multiple_of(4)..).unwrap_or_default();
     }
-    false
+    Ok(false)
+}
+
+/// Returns the result in the last message of an answer: a negated error number, or 0.
+fn result_in(message: &[u8]) -> io::Result<()> {
+    let code = message.get(MESSAGE_HEADER..).and_then(<[u8]>::first_chunk::<4>);
+    match i32::from_ne_bytes(*code.ok_or(io::ErrorKind::InvalidData)?) {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+    }
 }
 
 /// Returns the address in a message; `None` if it is no IP address.
 fn device_address(message: &[u8]) -> Option<DeviceAddress> {
     let index = u32::from_ne_bytes(*message.get(MESSAGE_HEADER + 4..)?.first_chunk()?);
-    let (mut address, mut local, mut label) = (None, None, None);
+    let (mut address, mut local) = (None, None);
     for (kind, value) in attributes(message.get(HEADERS..)?) {
         match kind {
             IFA_ADDRESS => address = ip_address(value),
             IFA_LOCAL => local = ip_address(value),
-            IFA_LABEL => {
-                let text = CStr::from_bytes_until_nul(value).ok();
-                label = text.and_then(|text| text.to_str().ok());
-            }
             _ => {}
         }
     }
-    Some(DeviceAddress { address: local.or(address)?, index, label: label.map(str::to_owned) })
+    Some(DeviceAddress { address: local.or(address)?, index })
 }
 
 fn ip_address(value: &[u8]) -> Option<IpAddr> {
@@ -135,19 +147,22 @@ mod tests {
 
     use super::*;
 
-    /// Returns the addresses of `getifaddrs(3)`, by name.
+    /// Returns the addresses of `getifaddrs(3)`, by device.
+    ///
+    /// `getifaddrs(3)` has the label of an address, which begins with the name of the device.
     fn reference() -> BTreeSet<(String, IpAddr)> {
         let address = |own: nix::ifaddrs::InterfaceAddress| {
             let address = own.address?;
             let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
             let v6 = || address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip()));
-            Some((own.interface_name, v4.or_else(v6)?))
+            let device = own.interface_name.split(':').next().unwrap_or_default();
+            Some((device.to_owned(), v4.or_else(v6)?))
         };
         getifaddrs().unwrap().filter_map(address).collect()
     }
 
     fn found() -> BTreeSet<(String, IpAddr)> {
-        let all = DeviceAddress::all().into_iter();
+        let all = DeviceAddress::all().unwrap().into_iter();
         all.map(|own| (own.device().unwrap(), own.address)).collect()
     }
 
@@ -182,7 +197,24 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_answer_is_no_address() {
+    fn a_failed_answer_is_an_error() {
+        let take = |kind: u16, code: i32| {
+            let mut message = Vec::new();
+            message.extend(20_u32.to_ne_bytes());
+            message.extend(kind.to_ne_bytes());
+            message.extend([0; 10]);
+            message.extend(code.to_ne_bytes());
+            take_addresses(&message, &mut Vec::new()).map_err(|error| error.raw_os_error())
+        };
+        assert_eq!(take(NLMSG_DONE, 0), Ok(true));
+        for kind in [NLMSG_DONE, NLMSG_ERROR] {
+            assert_eq!(take(kind, -libc::EPERM), Err(Some(libc::EPERM)));
+        }
+        assert_eq!(take(RTM_GETADDR, 0), Err(None), "no message of an answer");
+    }
+
+    #[test]
+    fn a_truncated_answer_is_an_error() {
         let mut message = Vec::new();
         message.extend(32_u32.to_ne_bytes());
         message.extend(RTM_NEWADDR.to_ne_bytes());
@@ -192,15 +224,14 @@ mod tests {
         message.extend(8_u16.to_ne_bytes());
         message.extend(IFA_ADDRESS.to_ne_bytes());
         message.extend([10, 0, 0, 1]);
-        let expected =
-            DeviceAddress { address: IpAddr::from([10_u8, 0, 0, 1]), index: 7, label: None };
+        let expected = DeviceAddress { address: IpAddr::from([10_u8, 0, 0, 1]), index: 7 };
         for length in 0..message.len() {
             let mut addresses = Vec::new();
-            assert!(take_addresses(&message[..length], &mut addresses));
+            assert!(take_addresses(&message[..length], &mut addresses).is_err());
             assert_eq!(addresses, [], "cut at {length}");
         }
         let mut addresses = Vec::new();
-        assert!(!take_addresses(&message, &mut addresses), "the end is to come");
+        assert!(!take_addresses(&message, &mut addresses).unwrap(), "the end is to come");
         assert_eq!(addresses, [expected]);
     }
 }

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     net::IpAddr,
 };
 
@@ -45,18 +46,22 @@ pub(crate) struct HostAddresses(BTreeMap<String, Vec<IpAddr>>);
 
 impl HostAddresses {
     /// Reads the addresses of the host from the kernel.
-    pub(crate) fn read() -> Self {
+    ///
+    /// # Errors
+    ///
+    /// If the addresses cannot be read, such as without a free descriptor.
+    pub(crate) fn read() -> io::Result<Self> {
         let mut addresses: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let is_of_host = |own: &DeviceAddress| match own.address {
             IpAddr::V4(_) => true,
             IpAddr::V6(address) => !address.is_unicast_link_local(),
         };
-        for own in DeviceAddress::all().into_iter().filter(is_of_host) {
+        for own in DeviceAddress::all()?.into_iter().filter(is_of_host) {
             if let Some(device) = own.device() {
                 addresses.entry(device).or_default().push(own.address);
             }
         }
-        Self(addresses)
+        Ok(Self(addresses))
     }
 
     /// Returns the addresses on a device.
@@ -73,8 +78,14 @@ impl BridgePort {
 
     /// Warns of other users of the device, once for each user until it has gone.
     ///
-    /// `master` is the Linux bridge, bond or team that has the device as a member.
-    pub(crate) fn check_users(&mut self, master: Option<String>, addresses: &HostAddresses) {
+    /// `master` is the Linux bridge, bond or team that has the device as a member. After an error
+    /// in `addresses`, the known users stay.
+    pub(crate) fn check_users(
+        &mut self,
+        master: Option<String>,
+        addresses: &io::Result<HostAddresses>,
+    ) {
+        let Ok(addresses) = addresses else { return };
         let device = self.settings.device();
         let mut users = BTreeSet::new();
         users.extend(master.map(DeviceUser::Master));
@@ -100,13 +111,32 @@ impl BridgePort {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use shunt_flow::PortNo;
+    use shunt_pipeline::Time;
+
     use super::*;
+    use crate::config::PortOptions;
 
     #[test]
     fn the_loopback_device_is_found_by_address() {
-        let addresses = HostAddresses::read();
+        let addresses = HostAddresses::read().unwrap();
         assert!(addresses.of("lo").contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         assert!(addresses.of("no-such-device").is_empty());
+    }
+
+    #[test]
+    fn users_stay_while_addresses_cannot_be_read() {
+        let options = PortOptions { name: "p1".to_owned(), ..PortOptions::default() };
+        let mut port = BridgePort::new(options, PortNo::new(1), 1, Time::ZERO);
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let addresses = HostAddresses(BTreeMap::from([("p1".to_owned(), vec![address])]));
+        port.check_users(Some("lan0".to_owned()), &Ok(addresses));
+        let users = [DeviceUser::Master("lan0".to_owned()), DeviceUser::Host(address)];
+        assert_eq!(port.users, BTreeSet::from(users.clone()));
+        port.check_users(None, &Err(io::ErrorKind::Other.into()));
+        assert_eq!(port.users, BTreeSet::from(users));
+        port.check_users(None, &Ok(HostAddresses(BTreeMap::new())));
+        assert_eq!(port.users, BTreeSet::new());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use shunt_datapath::port::{DeviceReader, DeviceReading, PortWork};
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tokio::task::spawn_blocking;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::PortAttacher;
 use crate::ports::{
@@ -250,6 +250,9 @@ impl PortAttacher {
         let work =
             move || (HostAddresses::read(), devices.into_iter().map(read).collect::<Vec<_>>());
         let Ok((addresses, masters)) = spawn_blocking(work).await else { return };
+        if let Err(error) = &addresses {
+            debug!(%error, "the addresses of the host cannot be read: known users of devices stay");
+        }
         for (id, number, master) in masters {
             self.bridges.with_port(id, number, |port| port.check_users(master, &addresses));
         }
