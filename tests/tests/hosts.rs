@@ -277,7 +277,7 @@ fn a_refused_port_leaves_the_mtu_of_its_device() {
         assert!(shown.contains("mtu 1400"), "{error}: {shown}");
         errors += &error;
     }
-    assert!(errors.contains("mtu 9000 is refused: an af_xdp port takes at most 3818"), "{errors}");
+    assert!(errors.contains("mtu = 9000: it must be 68 to 3818 for an af_xdp port"), "{errors}");
     assert!(!daemon.log().contains("cannot be restored"), "{}", daemon.log());
 }
 

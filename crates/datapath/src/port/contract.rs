@@ -93,7 +93,7 @@ pub trait Port: Send {
         None
     }
 
-    /// Returns the MTU that the system refused when the port was opened.
+    /// Returns the MTU that was refused when the port was opened.
     fn mtu_refusal(&self) -> Option<MtuRefusal> {
         self.host_device()?.mtu_refusal
     }

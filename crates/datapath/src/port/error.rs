@@ -136,19 +136,6 @@ pub enum PortError {
         /// The largest MTU that AF_XDP supports.
         max: u32,
     },
-    /// The configured MTU is too large for AF_XDP.
-    #[error(
-        "mtu {mtu} is refused: an af_xdp port takes at most {max}: lower it, or attach the device \
-         {name} with type af_packet"
-    )]
-    XdpMtu {
-        /// Name of the device.
-        name: String,
-        /// The configured MTU, in bytes.
-        mtu: u32,
-        /// The largest MTU that AF_XDP supports.
-        max: u32,
-    },
     /// The system does not allow the daemon to lock the memory for frames of the port.
     #[error(
         "cannot lock the memory for frames of {name}: give the daemon CAP_IPC_LOCK, or set \

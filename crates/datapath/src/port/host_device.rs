@@ -62,17 +62,29 @@ pub struct HostDevice {
     pub(super) name: DeviceName,
     /// Index of the device when it was opened.
     pub(super) index: c_uint,
-    /// The MTU that the system refused when the device was opened.
+    /// The MTU that was refused when the device was opened.
     pub(super) mtu_refusal: Option<MtuRefusal>,
 }
 
-/// An MTU that the system refused to set when a device was opened.
+/// An MTU that was refused when a device was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtuRefusal {
     /// The refused MTU in bytes.
     pub mtu: u32,
-    /// The error; `PermissionDenied` if the process lacks `CAP_NET_ADMIN`.
-    pub kind: io::ErrorKind,
+    /// The reason why the device keeps its own MTU.
+    pub reason: MtuRefusalReason,
+}
+
+/// The reason why a device does not get an MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MtuRefusalReason {
+    /// The error of the system; `PermissionDenied` if the process lacks `CAP_NET_ADMIN`.
+    System(io::ErrorKind),
+    /// The type of the port takes no MTU above a limit.
+    PortType {
+        /// The largest MTU of the type in bytes.
+        max: u32,
+    },
 }
 
 /// The MTU that a network device of the host had before a port was added.
@@ -326,7 +338,7 @@ pub(super) fn try_mtu(
         "device {name}: the system refuses the MTU {mtu}, so the device keeps its own (a change \
          needs CAP_NET_ADMIN)"
     );
-    Some(MtuRefusal { mtu, kind: error.kind() })
+    Some(MtuRefusal { mtu, reason: MtuRefusalReason::System(error.kind()) })
 }
 
 fn set_up(control: BorrowedFd<'_>, device: &DeviceName, is_up: bool) -> io::Result<()> {
@@ -375,7 +387,8 @@ mod tests {
             }
             let open = |mtu| try_mtu(device.control.as_fd(), &device.name, mtu);
             let refused = open(Some(1)).unwrap();
-            assert_eq!((refused.mtu, refused.kind), (1, io::ErrorKind::InvalidInput));
+            let reason = MtuRefusalReason::System(io::ErrorKind::InvalidInput);
+            assert_eq!(refused, MtuRefusal { mtu: 1, reason });
             assert_eq!([None, Some(1400)].map(open), [None, None]);
             change(HostDeviceSetting::Mtu(1300)).unwrap();
             change(HostDeviceSetting::Mac([2, 0, 0, 0, 0, 0xb])).unwrap();

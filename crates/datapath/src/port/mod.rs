@@ -50,7 +50,7 @@ pub use device_addresses::DeviceAddress;
 pub use error::PortError;
 pub use host_device::{
     DeviceMtu, DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState,
-    LinkMode, MtuRefusal,
+    LinkMode, MtuRefusal, MtuRefusalReason,
 };
 pub use link::{DeviceDrops, DeviceLosses};
 pub use shunt_dpdk::{

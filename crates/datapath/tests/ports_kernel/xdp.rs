@@ -9,7 +9,10 @@ use std::{
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shunt_datapath::{
     Pool, PortError, TxEnd,
-    port::{DeviceLosses, Port, PortCounters, PortSpec, Queues, af_xdp::XdpMode, open},
+    port::{
+        DeviceLosses, MtuRefusal, MtuRefusalReason, Port, PortCounters, PortSpec, Queues,
+        af_xdp::XdpMode, open,
+    },
 };
 use shunt_pipeline::DatapathPort;
 
@@ -330,6 +333,20 @@ fn jumbo_frames_are_refused_with_the_limit() {
         let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         crosses(&mut xdp, &mut peer, &[frame(1, 3014), frame(2, 60)]);
         crosses(&mut peer, &mut xdp, &[frame(3, 3014), frame(4, 60)]);
+    });
+}
+
+/// The port opens, and its device keeps its MTU.
+#[test]
+fn an_mtu_beyond_the_limit_is_not_set() {
+    with_xdp(|| {
+        cable(1);
+        let (device, mode) = ("a0".to_owned(), XdpMode::Generic);
+        let mut port = open(&PortSpec::AfXdp { device, mtu: Some(9000), mode }, 0).unwrap();
+        assert_eq!(port.mtu(), Some(1500));
+        let reason = MtuRefusalReason::PortType { max: 3818 };
+        assert_eq!(port.mtu_refusal(), Some(MtuRefusal { mtu: 9000, reason }));
+        let _queues = port.split(1).unwrap();
     });
 }
 

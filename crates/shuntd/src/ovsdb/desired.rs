@@ -360,7 +360,7 @@ impl DesiredBridges {
             bridge.local = Some(interface.uuid());
             bridge.has_dependent_ports |= bridge.local_row.replace(port.uuid()).is_some();
             bridge.options.local = LocalPort::Tap;
-            (bridge.options.mtu, bridge.kept.mtu) = self.mtu(*interface);
+            (bridge.options.mtu, bridge.kept.mtu) = self.mtu(*interface, PortType::Tap);
             self.refuse_policing(*interface);
             if interface.string("mac").is_some() {
                 let reason = "mac has no effect: set other_config:hwaddr of the bridge";
@@ -434,7 +434,7 @@ impl DesiredBridges {
         };
         let mut kept = KeptSettings::default();
         if has_mtu(options.kind) {
-            (options.mtu, kept.mtu) = self.mtu(interface);
+            (options.mtu, kept.mtu) = self.mtu(interface, options.kind);
         }
         (options.mac, kept.mac) = self.mac(interface);
         if options.kind == PortType::Patch {
@@ -474,9 +474,9 @@ impl DesiredBridges {
     /// Returns the MTU to set on the device of a port; 0: none.
     ///
     /// Also returns whether the value is wrong; the reason is then recorded.
-    fn mtu(&mut self, interface: RowView<'_>) -> (u32, bool) {
+    fn mtu(&mut self, interface: RowView<'_>, kind: PortType) -> (u32, bool) {
         let Some(request) = interface.integer("mtu_request") else { return (0, false) };
-        let range = PortOptions::MTUS;
+        let range = PortOptions::mtus(kind);
         let mtu = u32::try_from(request).ok().filter(|mtu| range.contains(mtu));
         if let Some(mtu) = mtu {
             return (mtu, false);

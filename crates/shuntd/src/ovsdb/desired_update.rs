@@ -387,6 +387,27 @@ mod tests {
         database.handle.stop().await;
     }
 
+    /// An AF_XDP port has a lower limit than other ports.
+    #[tokio::test]
+    async fn an_mtu_beyond_the_limit_is_refused() {
+        let database = TwoBridges::start().await;
+        let mut rows = database.handle.transaction("large MTUs");
+        let ports = ["afxdp", "system"].map(|kind| {
+            let mtu = ("mtu_request", Datum::integer(9000));
+            let columns = [("name", Datum::string(kind)), ("type", Datum::string(kind)), mtu];
+            let interface = rows.insert("Interface", columns);
+            let columns = [("name", Datum::string(kind)), ("interfaces", Datum::uuid(interface))];
+            rows.insert("Port", columns)
+        });
+        let ports = ("ports", Datum::set(ports.map(Atom::Uuid)));
+        rows.update("Bridge", database.bridges[0], [ports]);
+        database.handle.transact(rows).await.unwrap();
+        let bridges = DesiredBridges::of(&database.rows().await, PortReadings::default());
+        let reasons: Vec<&str> = bridges.refused_settings.values().map(String::as_str).collect();
+        assert_eq!(reasons, ["mtu_request 9000 has no effect: it must be 68 to 3818"]);
+        database.handle.stop().await;
+    }
+
     /// The settings of a local port are then those of the last row.
     #[tokio::test]
     async fn rows_of_one_local_port_are_dependent() {

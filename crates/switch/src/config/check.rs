@@ -36,13 +36,15 @@ impl Config {
     /// The first mistake, with its place in the configuration and a way to correct it.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_parts()?;
+        self.check_xdp_mtus()?;
         self.check_patches()?;
         self.check_nic_bridge()
     }
 
-    /// Checks everything but the peers of patch ports and the bridge of the NIC.
+    /// Checks everything but patch peers, the bridge of the NIC, and MTUs of AF_XDP.
     ///
-    /// A running switch may lack this peer or bridge, and another configuration may contain it.
+    /// A running switch may lack this peer or bridge, and another configuration may contain it. A
+    /// state file of an earlier version may have an MTU that an AF_XDP port cannot have.
     pub(crate) fn check_parts(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
         for (index, bridge) in self.bridges.iter().enumerate() {
@@ -50,6 +52,17 @@ impl Config {
         }
         self.check_names()?;
         self.check_exclusive()
+    }
+
+    /// Checks that each AF_XDP port can have its MTU.
+    fn check_xdp_mtus(&self) -> Result<(), ConfigError> {
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            for (place, port) in bridge.ports.iter().enumerate() {
+                let checked = port.check_xdp_mtu().map_err(|error| error.within("ports", place));
+                checked.map_err(|error| error.within("bridges", index))?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks that names are unique.
@@ -387,6 +400,23 @@ mod tests {
             error_of(&[bridge("", &[])]),
             "bridges[0].name: `name` is missing: give 1 to 15 letters, digits, `-`, `_` or `.`"
         );
+    }
+
+    /// A state file of an earlier version is accepted.
+    #[test]
+    fn an_af_xdp_port_has_a_lower_mtu_limit() {
+        let port = |kind, mtu| PortOptions { kind, mtu, ..port_named("p1") };
+        let config = |port| Config { bridges: vec![bridge("br0", &[port])], ..Config::default() };
+        let jumbo = config(port(PortType::AfXdp, 3819));
+        assert_eq!(
+            error_of(&jumbo.bridges),
+            "bridges[0].ports[0].mtu = 3819: it must be 68 to 3818 for an af_xdp port, or 0 for \
+             the MTU of the device"
+        );
+        assert!(jumbo.check_parts().is_ok());
+        assert_eq!(error_of(&config(port(PortType::AfXdp, 3818)).bridges), "fine");
+        assert_eq!(error_of(&config(port(PortType::AfPacket, 3819)).bridges), "fine");
+        assert_eq!(PortOptions::mtus(PortType::AfXdp), 68..=3818);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! Operators also change devices by `ip link`, so the switch reads a device when the kernel reports
 //! a change.
 
-use std::{collections::BTreeSet, io, sync::Arc};
+use std::{collections::BTreeSet, io, ops::RangeInclusive, sync::Arc};
 
 use shunt_datapath::port::{
-    DeviceReading, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, Port, PortWork,
+    DeviceReading, DeviceWork, HostDeviceSetting, HostDeviceState, LinkMode, MtuRefusalReason,
+    Port, PortWork, af_xdp::AfXdp,
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
@@ -15,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::{
     Switch,
-    config::{PortOptions, mac::parse_mac, mac_text},
+    config::{PortOptions, PortType, mac::parse_mac, mac_text},
     error::SwitchError,
     openflow::events::{PortChanges, StatusPorts},
     ports::{bridges::Bridges, port::BridgePort, registry::BridgeState, set_down::DevicesSetDown},
@@ -38,7 +39,24 @@ impl PortOptions {
     ///
     /// Every IPv4 host accepts 68 bytes (RFC 791, 3.2), and no IP packet is longer than 65,535
     /// bytes.
-    pub const MTUS: std::ops::RangeInclusive<u32> = 68..=65_535;
+    pub const MTUS: RangeInclusive<u32> = 68..=65_535;
+
+    /// Returns the MTUs that a port of a type can have.
+    #[must_use]
+    pub const fn mtus(kind: PortType) -> RangeInclusive<u32> {
+        match kind {
+            PortType::AfXdp => *Self::MTUS.start()..=AfXdp::MTU_MAX,
+            PortType::AfPacket
+            | PortType::Tap
+            | PortType::Dpdk
+            | PortType::Null
+            | PortType::Pcap
+            | PortType::Patch
+            | PortType::VhostUser
+            | PortType::Memif
+            | PortType::Unbound => Self::MTUS,
+        }
+    }
 
     /// Returns whether the MTU can change while the port is open.
     pub(crate) const fn has_runtime_mtu(&self) -> bool {
@@ -174,7 +192,7 @@ impl BridgePort {
     pub(crate) fn mtu_problem(&self) -> Option<String> {
         let (wanted, device) = (self.settings.mtu()?, self.device?);
         let refusal = self.open.as_ref()?.mtu_refusal().filter(|refusal| refusal.mtu == wanted);
-        let refusal = refusal.map(|refusal| refusal.kind);
+        let refusal = refusal.map(|refusal| refusal.reason);
         (device.mtu != wanted)
             .then(|| kept_mtu_text(self.settings.device(), wanted, device.mtu, refusal))
     }
@@ -259,15 +277,19 @@ fn down_text(device: &str, state: &HostDeviceState) -> Option<String> {
 
 /// Returns why a device has the MTU `own` and not `wanted`, and what to do.
 ///
-/// `refusal` is the kind of the error with which the system refused the MTU.
-fn kept_mtu_text(device: &str, wanted: u32, own: u32, refusal: Option<io::ErrorKind>) -> String {
+/// `refusal` is the reason why the MTU was refused, if it was.
+fn kept_mtu_text(device: &str, wanted: u32, own: u32, refusal: Option<MtuRefusalReason>) -> String {
     match refusal {
-        Some(io::ErrorKind::PermissionDenied) => format!(
+        Some(MtuRefusalReason::PortType { max }) => format!(
+            "MTU {wanted} has no effect: a port of this type takes at most {max}, so the device \
+             {device} keeps its MTU {own}: lower `mtu`, or use type af_packet"
+        ),
+        Some(MtuRefusalReason::System(io::ErrorKind::PermissionDenied)) => format!(
             "MTU {wanted} has no effect: the daemon lacks CAP_NET_ADMIN, so the device {device} \
              keeps its MTU {own}: give the daemon the capability, or use `ip link set {device} mtu \
              {wanted}`"
         ),
-        Some(_) => format!(
+        Some(MtuRefusalReason::System(_)) => format!(
             "MTU {wanted} has no effect: the device {device} does not take it, and keeps its MTU \
              {own}: choose an MTU within the limits that `ip -d link show {device}` shows, or \
              remove `mtu`"
@@ -496,10 +518,13 @@ mod tests {
     /// The text has both MTUs, the reason, and what to do.
     #[test]
     fn a_kept_mtu_has_a_reason() {
+        let system = MtuRefusalReason::System;
+        let denied = system(io::ErrorKind::PermissionDenied);
         let text = |refusal| kept_mtu_text("eth1", 1400, 1500, refusal);
         for (refusal, reason, remedy) in [
-            (io::ErrorKind::PermissionDenied, "lacks CAP_NET_ADMIN", "ip link set eth1 mtu 1400"),
-            (io::ErrorKind::InvalidInput, "does not take it", "remove `mtu`"),
+            (denied, "lacks CAP_NET_ADMIN", "ip link set eth1 mtu 1400"),
+            (system(io::ErrorKind::InvalidInput), "does not take it", "remove `mtu`"),
+            (MtuRefusalReason::PortType { max: 1300 }, "takes at most 1300", "lower `mtu`"),
         ] {
             let text = text(Some(refusal));
             for part in ["MTU 1400 has no effect", "keeps its MTU 1500", reason, remedy] {

@@ -32,8 +32,8 @@ use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
     AssignedRxQueue, Capabilities, DeviceLosses, DeviceReading, DeviceWork, FirstThread,
-    HostDevice, HostDeviceSetting, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
-    SplitQueues, StoredDescriptor, TxEnd, TxQueue,
+    HostDevice, HostDeviceSetting, MtuRefusal, MtuRefusalReason, Port, PortCounters, PortError,
+    Queues, RxQueue, RxReport, SplitQueues, StoredDescriptor, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     contract::POLL_PAUSE_MAX,
@@ -52,8 +52,6 @@ const KERNEL_HEADROOM: u32 = 256;
 const CHUNK_SIZES: [u32; 2] = [2048, 4096];
 /// Number of bytes of an Ethernet header with two VLAN tags.
 const HEADER_MAX: u32 = 14 + 2 * 4;
-/// The largest MTU: its frames fill the largest chunk.
-const MTU_MAX: u32 = CHUNK_SIZES[1] - KERNEL_HEADROOM - HEADER_MAX;
 
 /// The transmit queues of a port, by packet thread.
 type ThreadTxQueues = Vec<Box<dyn TxQueue>>;
@@ -81,6 +79,9 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
+    /// The largest MTU: its frames fill the largest chunk.
+    pub const MTU_MAX: u32 = CHUNK_SIZES[1] - KERNEL_HEADROOM - HEADER_MAX;
+
     /// Returns the reason why the buffers are too small for an MTU; `None` if they fit.
     fn exceeded_by(&self, mtu: u32) -> Option<String> {
         match chunk_of(&self.device.name, mtu) {
@@ -92,13 +93,13 @@ impl AfXdp {
 
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
-    /// If the device refuses the MTU, it keeps its own MTU. The port uses the sockets that an earlier
-    /// process stored.
+    /// If the device refuses the MTU, or the MTU exceeds [`Self::MTU_MAX`], the device keeps its
+    /// own MTU. The port uses the sockets that an earlier process stored.
     ///
     /// # Errors
     ///
-    /// If there is no such Ethernet device, if another port uses it, if its MTU is too large for
-    /// AF_XDP, or if the daemon lacks a capability.
+    /// If there is no such Ethernet device, if another port uses it, if its own MTU is too large
+    /// for AF_XDP, or if the daemon lacks a capability.
     pub fn open(
         device: &str,
         mtu: Option<u32>,
@@ -114,11 +115,8 @@ impl AfXdp {
         refuse_member(&name, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
         let claim = DeviceClaim::take("af_packet", &name, index)?;
-        // A device does not get an MTU that the port cannot have.
-        if let Some(mtu) = mtu.filter(|mtu| *mtu > MTU_MAX) {
-            return Err(PortError::XdpMtu { name: name.as_str().to_owned(), mtu, max: MTU_MAX });
-        }
-        let mtu_refusal = try_mtu(control.as_fd(), &name, mtu);
+        let mtu_refusal =
+            mtu.and_then(|mtu| excess(&name, mtu)).or_else(|| try_mtu(control.as_fd(), &name, mtu));
         sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
         let mtu = sys::mtu(control.as_fd(), &name).map_err(failed)?;
         let chunk = chunk_of(&name, mtu)?;
@@ -326,8 +324,24 @@ fn chunk_of(device: &DeviceName, mtu: u32) -> Result<u32, PortError> {
     CHUNK_SIZES.into_iter().find(fits).ok_or_else(|| PortError::MtuTooLarge {
         name: device.as_str().to_owned(),
         mtu,
-        max: MTU_MAX,
+        max: AfXdp::MTU_MAX,
     })
+}
+
+/// Refuses an MTU that no AF_XDP port can have; `None` if a port can have it.
+///
+/// The configuration of such a port is refused, but an earlier version saved it in its state file.
+fn excess(device: &DeviceName, mtu: u32) -> Option<MtuRefusal> {
+    let max = AfXdp::MTU_MAX;
+    if mtu <= max {
+        return None;
+    }
+    let name = device.as_str();
+    warn!(
+        "device {name}: mtu {mtu} has no effect: an af_xdp port takes at most {max}: lower it, or use \
+         type af_packet"
+    );
+    Some(MtuRefusal { mtu, reason: MtuRefusalReason::PortType { max } })
 }
 
 /// Returns whether the error means an unsupported mode, so that another may work.

@@ -2,6 +2,7 @@
 
 use shunt_datapath::port::{
     af_packet::AfPacket,
+    af_xdp::AfXdp,
     memif::{MemifOptions, QUEUES_MAX},
 };
 
@@ -28,6 +29,11 @@ const NO_TUNNEL: &str =
 
 /// Allowed numbers of slots of a receive ring.
 const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
+
+/// Description of the allowed MTUs of an AF_XDP port.
+const XDP_MTUS: &str = "68 to 3818 for an af_xdp port, or 0 for the MTU of the device";
+
+const _: () = assert!(AfXdp::MTU_MAX == 3818, "the description has the largest MTU");
 
 impl PortOptions {
     /// Checks that every key is allowed for the type of port.
@@ -101,6 +107,15 @@ impl PortOptions {
         };
         let port = self.name.clone();
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
+    }
+
+    /// Checks that the port can have its MTU if it is an AF_XDP port.
+    ///
+    /// [`Self::check`] accepts the MTU, because a state file of an earlier version may have it. The
+    /// port then opens, and its device keeps its own MTU.
+    pub(crate) fn check_xdp_mtu(&self) -> Result<(), ConfigError> {
+        let is_ok = self.kind != PortType::AfXdp || self.mtu <= AfXdp::MTU_MAX;
+        ConfigError::check_range("mtu", self.mtu.to_string(), is_ok, XDP_MTUS)
     }
 
     /// Returns the maximum length of the name of this port, in bytes.
