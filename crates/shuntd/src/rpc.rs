@@ -516,6 +516,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refused_client_learns_the_limit() {
+        let (client, server) = UnixStream::pair().unwrap();
+        refuse_new(server);
+        let stream = client.into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        let mut client =
+            RpcClient { stream, replies: Objects::default(), calls: 0, waits_longer: None };
+        let Err(CallError::NotServed(reason)) = client.call("echo", &[]) else { panic!("served") };
+        assert!(reason.contains("64 clients have a request that is not answered yet"), "{reason}");
+        assert!(reason.contains("try again later"), "{reason}");
+    }
+
+    #[tokio::test]
     async fn two_requests_in_one_write_get_two_replies() {
         let replies = exchange(&[
             br#"{"method":"echo","params":["a","b"],"id":0}{"method":"echo","params":[],"id":1}"#,

@@ -172,5 +172,5 @@ fn stale_management_socket_is_removed_at_start() {
 fn top_needs_an_interval() {
     let daemon = Daemon::start(BRIDGE);
     let error = daemon.error_text(&["top", "--interval", "0", "--count", "1"]);
-    assert!(error.contains("0 is not in 1.."), "{error}");
+    assert!(error.contains("use a whole number from 1 to 86400"), "{error}");
 }
