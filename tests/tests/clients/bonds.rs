@@ -200,12 +200,12 @@ fn configuration(mode: &str) -> String {
 
 /// Sends broadcasts from 300 addresses, and prints how many came back.
 ///
-/// Each address sends twice, because the rate of learning has a limit.
+/// Each address sends four times, because the rate of learning has a limit.
 const BROADCASTS: &str = "python3 - <<'END'\n\
     import socket, subprocess, time\n\
     own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))\n\
     own.bind(('eth0', 0))\n\
-    for host in 2 * list(range(300)):\n    \
+    for host in 4 * list(range(300)):\n    \
         source = bytes([2, 0, 0, 1, host >> 8, host & 255])\n    \
         own.send(b'\\xff' * 6 + source + b'\\x88\\xb5' + bytes(46))\n    \
         time.sleep(0.001)\n\
