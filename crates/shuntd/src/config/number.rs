@@ -71,13 +71,13 @@ fn key_at(text: &str, place: &Range<usize>) -> Option<String> {
 mod tests {
     use super::super::{ConfigFileError, page, parse};
 
-    /// Returns the message and the help of a refused text.
+    /// Returns the message and the help of a refused text. A text without help has an empty one.
     fn refusal(text: &str) -> (String, String) {
         let Err(ConfigFileError::Text { message, help, .. }) = parse("shunt.toml", text.into())
         else {
             panic!("no complaint about {text}");
         };
-        (message, help.unwrap())
+        (message, help.unwrap_or_default())
     }
 
     /// The keys are in a table, a bridge, a port, a table of a port, and a list.
