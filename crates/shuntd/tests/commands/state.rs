@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     net::TcpListener,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -561,6 +562,24 @@ fn resumed_address_with_tls_is_a_warning() {
     let warning = "bridge br1: `ssl:127.0.0.1:1` needs TLS: add the section [tls]";
     assert!(host.log().contains(warning), "{}", host.log());
     assert!(host.answer(&["show"]).contains("br1"));
+    host.exit(daemon);
+}
+
+/// A missing socket must not cost the bridge its rules.
+#[test]
+fn resumed_bridge_waits_for_its_management_socket() {
+    let host = Host::new(BRIDGE);
+    let daemon = host.start();
+    host.exit(daemon);
+    let socket = host.folder.path().join("br0.mgmt");
+    // While there is a directory, no socket can have this path.
+    fs::create_dir(&socket).unwrap();
+    let daemon = host.start();
+    assert!(host.answer(&["show"]).contains("br0"), "{}", host.log());
+    let waits = || host.log().contains("bridge br0: cannot open the management socket, retrying");
+    assert!(wait_until(waits), "{}", host.log());
+    fs::remove_dir(&socket).unwrap();
+    assert!(wait_until(|| UnixStream::connect(&socket).is_ok()), "{}", host.log());
     host.exit(daemon);
 }
 

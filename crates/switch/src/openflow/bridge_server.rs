@@ -37,8 +37,8 @@ pub(crate) struct BridgeServer {
     pub(crate) server: Arc<OpenFlowServer<BridgeHost>>,
     pub(crate) paused: Arc<PausedPackets>,
     pub(crate) sockets: BridgeSockets,
-    /// Listener for management clients.
-    pub(crate) _management: Option<ServerEndpoint>,
+    /// Listener for management clients; `None` if it does not exist, or cannot be opened yet.
+    pub(crate) management: Option<ServerEndpoint>,
     /// Path of the management socket.
     pub(crate) management_path: Option<PathBuf>,
     /// Number of packet-ins for which no controller was connected.
@@ -342,7 +342,9 @@ impl Drop for BridgeServer {
             // The next process needs the socket file.
             return;
         }
-        if let Some(path) = &self.management_path
+        // Without a socket of this bridge, the file belongs to another process.
+        if self.management.is_some()
+            && let Some(path) = &self.management_path
             && let Err(error) = std::fs::remove_file(path)
             && error.kind() != io::ErrorKind::NotFound
         {

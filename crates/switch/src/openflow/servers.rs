@@ -23,11 +23,12 @@ use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
+use tracing::{info, warn};
 
 use crate::{
     config::Config,
     control::{ControlPlane, structure::OpenPolicy},
-    error::SwitchError,
+    error::{SwitchError, with_causes},
     listening_sockets::ListeningSockets,
     nic::NicStatus,
     openflow::{
@@ -292,20 +293,21 @@ impl OpenFlowServers {
         server.set_versions(versions);
         let management_path = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         let management = match &management_path {
-            Some(path) => Some(open_management(&server, path).await?),
+            Some(path) => match open_management(&server, path).await {
+                Err(error) if policy == OpenPolicy::Retried => {
+                    let error = with_causes(&error);
+                    warn!(error, "bridge {name}: cannot open the management socket, retrying");
+                    None
+                }
+                opened => Some(opened?),
+            },
             None => None,
         };
         let mut sockets = BridgeSockets::default();
         let opened =
             sockets.change(&server, &name, &endpoints, SocketsToClose::Removed, policy).await;
-        let side = BridgeServer {
-            server,
-            paused,
-            sockets,
-            _management: management,
-            management_path,
-            no_connection: 0,
-        };
+        let side =
+            BridgeServer { server, paused, sockets, management, management_path, no_connection: 0 };
         if let Err(error) = opened {
             side.close().await;
             return Err(error);
@@ -336,6 +338,7 @@ impl OpenFlowServers {
 
     /// Retries to open the sockets that could not be opened before.
     async fn listen_again(&self) {
+        self.open_missing_management().await;
         let waiting: Vec<BridgeId> = {
             let servers = self.servers.lock();
             let waiting = servers.iter().filter(|(_, side)| side.sockets.has_waiting());
@@ -348,6 +351,27 @@ impl OpenFlowServers {
             };
             sockets.open_waiting(&server, &name).await;
             self.put_sockets(id, sockets);
+        }
+    }
+
+    /// Retries to open the management sockets that could not be opened before.
+    async fn open_missing_management(&self) {
+        let missing: Vec<_> = {
+            let servers = self.servers.lock();
+            let missing = servers.iter().filter(|(_, side)| side.management.is_none());
+            let socket = |(id, side): (&BridgeId, &BridgeServer)| {
+                Some((*id, Arc::clone(&side.server), side.management_path.clone()?))
+            };
+            missing.filter_map(socket).collect()
+        };
+        for (id, server, path) in missing {
+            // The reason was logged at the first attempt.
+            let Ok(opened) = open_management(&server, &path).await else { continue };
+            info!("management socket {}: open", path.display());
+            let mut servers = self.servers.lock();
+            if let Some(side) = servers.get_mut(&id) {
+                side.management = Some(opened);
+            }
         }
     }
 
