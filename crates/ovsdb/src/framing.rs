@@ -74,7 +74,9 @@ impl JsonFramer {
         self.next_with(|text| serde_json::from_slice(text))
     }
 
-    /// Returns the next whole message in the form of `parse`, as [`Self::next_message`].
+    /// Returns the next whole message in the form of `parse`.
+    ///
+    /// See [`Self::next_message`].
     pub(crate) fn next_with<T>(
         &mut self,
         parse: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>,

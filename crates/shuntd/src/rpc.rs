@@ -72,11 +72,12 @@ pub(crate) async fn serve(
     );
 }
 
-/// Whether the client has taken the whole reply to its last request.
+/// The state of the reply to the last request of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReplyProgress {
-    /// Also before the first request.
+    /// The reply is sent as a whole, or there was no request.
     Sent,
+    /// The client has not read the whole reply.
     Unread,
 }
 

@@ -12,7 +12,7 @@ use crate::crates::{name, packages};
 #[test]
 fn every_command_of_the_readme_exists() {
     let sources: BTreeMap<String, String> = files(".rs").into_iter().collect();
-    let xtask = &sources["xtask/src/main.rs"];
+    let xtask = &sources["xtask/src/command.rs"];
     let suites = &sources["xtask/src/suite.rs"];
     let mut commands = 0;
     for (page, text) in files(".md") {

@@ -22,7 +22,9 @@ const NLMSG_DONE: u16 = 3;
 const RTM_GETADDR: u16 = 22;
 /// The answer to the request for addresses.
 const RTM_NEWADDR: u16 = 20;
-/// Attribute of an address: the address, or that of the other end of a point-to-point link.
+/// Attribute of an address: the address itself.
+///
+/// At a point-to-point link, this is the address of the other end.
 const IFA_ADDRESS: u16 = 1;
 /// Attribute of an address: the address of this end.
 const IFA_LOCAL: u16 = 2;
@@ -83,7 +85,9 @@ fn ask_addresses(addresses: &mut Vec<DeviceAddress>) -> io::Result<()> {
     }
 }
 
-/// Takes the addresses from a part of an answer; returns whether it is the last part.
+/// Takes the addresses from a part of an answer.
+///
+/// Returns whether it is the last part.
 ///
 /// # Errors
 ///
@@ -104,7 +108,9 @@ fn take_addresses(mut part: &[u8], addresses: &mut Vec<DeviceAddress>) -> io::Re
     Ok(false)
 }
 
-/// Returns the result in the last message of an answer: a negated error number, or 0.
+/// Returns the result in the last message of an answer.
+///
+/// The message has a negated error number, or 0.
 fn result_in(message: &[u8]) -> io::Result<()> {
     let code = message.get(MESSAGE_HEADER..).and_then(<[u8]>::first_chunk::<4>);
     match i32::from_ne_bytes(*code.ok_or(io::ErrorKind::InvalidData)?) {

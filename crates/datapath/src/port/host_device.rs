@@ -78,7 +78,9 @@ pub struct MtuRefusal {
 /// The reason why a device does not get an MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MtuRefusalReason {
-    /// The error of the system; `PermissionDenied` if the process lacks `CAP_NET_ADMIN`.
+    /// The error of the system.
+    ///
+    /// `PermissionDenied` if the process lacks `CAP_NET_ADMIN`.
     System(io::ErrorKind),
     /// The type of the port takes no MTU above a limit.
     PortType {

@@ -259,7 +259,7 @@ async fn a_unix_client_without_hello_is_closed() {
     drop(endpoint);
 }
 
-/// Otherwise silent clients would lock everybody out until their time for a hello is over.
+/// Otherwise silent clients would lock everybody out for some time.
 #[tokio::test]
 async fn the_oldest_client_without_hello_makes_room() {
     let path = std::env::temp_dir().join(format!("shunt-full-{}.mgmt", std::process::id()));

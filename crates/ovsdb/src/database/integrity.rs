@@ -456,7 +456,7 @@ mod tests {
         }
     }
 
-    /// A new port of a bridge is counted alone, with ten other ports as with two hundred.
+    /// The number of other ports of the bridge makes no difference.
     #[test]
     fn a_new_reference_is_counted_alone() {
         for others in [10, 199] {

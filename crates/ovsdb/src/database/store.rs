@@ -71,7 +71,9 @@ impl Database {
         self.state.tables.get(table).into_iter().flat_map(|table| table.rows.values())
     }
 
-    /// Returns the rows of a table in parts, of which each is another one after a change.
+    /// Returns the rows of a table in parts.
+    ///
+    /// A part with a changed row is another value than before the change.
     pub(crate) fn parts(&self, table: usize) -> &[Arc<RowsPart>] {
         self.state.tables.get(table).map_or(&[], |table| table.rows.parts())
     }

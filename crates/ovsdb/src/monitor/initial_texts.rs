@@ -127,7 +127,9 @@ impl InitialTexts {
 }
 
 impl PartText {
-    /// Returns the text of the same part with these rows. Unchanged rows are not encoded again.
+    /// Returns the text of the same part with these rows.
+    ///
+    /// Unchanged rows are not encoded again.
     fn after(self, rows: &Arc<RowsPart>, encode: &impl Fn(&Row, &mut String)) -> Self {
         if ptr::eq(self.rows.as_ptr(), Arc::as_ptr(rows)) {
             return self;

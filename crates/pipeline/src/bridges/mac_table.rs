@@ -92,7 +92,9 @@ impl MacEntry {
     }
 }
 
-/// An observation of a MAC address: the learn request of a packet that NORMAL forwards.
+/// An observation of a MAC address.
+///
+/// This is the learn request of a packet that NORMAL forwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MacObservation {
     /// The bridge that received the frame.

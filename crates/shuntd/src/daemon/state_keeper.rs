@@ -18,7 +18,9 @@ use super::{
 /// Shortest time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Longest time from a write to the next, so that a slow write delays later changes little.
+/// Longest time from a write to the next.
+///
+/// So a slow write delays later changes little.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Ratio of a pause to the write before it, up to [`PAUSE_MAX`].
