@@ -71,7 +71,7 @@ fn key_at(text: &str, place: &Range<usize>) -> Option<String> {
 mod tests {
     use super::super::{ConfigFileError, page, parse};
 
-    /// Returns the message and the help of a refused text. A text without help has an empty one.
+    /// Returns the message and the help of a refused text; without help, an empty text.
     fn refusal(text: &str) -> (String, String) {
         let Err(ConfigFileError::Text { message, help, .. }) = parse("shunt.toml", text.into())
         else {

@@ -174,3 +174,22 @@ fn top_needs_an_interval() {
     let error = daemon.error_text(&["top", "--interval", "0", "--count", "1"]);
     assert!(error.contains("use a whole number from 1 to 86400"), "{error}");
 }
+
+/// `restore` has the rule of the configuration file and of `add-br`.
+#[test]
+fn a_restored_address_with_tls_needs_its_files() {
+    let files = "[tls]\nprivate_key = \"/none/k\"\ncertificate = \"/none/c\"\n";
+    let one = Daemon::start(&format!("{files}ca_certificate = \"/none/a\"\n{BRIDGE}"));
+    one.answer(&["add-br", "br1", "controllers=ssl:127.0.0.1:1"]);
+    let file = one.run_dir().join("saved.json");
+    let file = file.to_str().unwrap();
+    one.answer(&["save", file]);
+    let two = Daemon::start("");
+    let refused = two.error_text(&["restore", file]);
+    let reason = "bridge br1: `ssl:127.0.0.1:1` needs TLS: set private_key";
+    assert!(refused.contains(reason), "{refused}");
+    let shown = two.answer(&["show"]);
+    assert!(!shown.contains("br0") && !shown.contains("br1"), "nothing changed: {shown}");
+    // The first daemon has the files.
+    one.answer(&["restore", file]);
+}

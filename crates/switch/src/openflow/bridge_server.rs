@@ -37,7 +37,9 @@ pub(crate) struct BridgeServer {
     pub(crate) server: Arc<OpenFlowServer<BridgeHost>>,
     pub(crate) paused: Arc<PausedPackets>,
     pub(crate) sockets: BridgeSockets,
-    /// Listener for management clients; `None` if it does not exist, or cannot be opened yet.
+    /// Listener for management clients.
+    ///
+    /// `None` if the switch has none, or cannot open it yet.
     pub(crate) management: Option<ServerEndpoint>,
     /// Path of the management socket.
     pub(crate) management_path: Option<PathBuf>,
