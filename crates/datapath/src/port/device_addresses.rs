@@ -5,19 +5,12 @@
 //!
 //! Source: rtnetlink(7), Linux `include/uapi/linux/if_addr.h`.
 
-use std::{io, net::IpAddr, os::fd::AsRawFd};
+use std::{io, net::IpAddr};
 
-use nix::{
-    net::if_::if_indextoname,
-    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket},
-};
+use nix::net::if_::if_indextoname;
 
-use super::link::{MESSAGE_HEADER, attributes, first_message};
+use super::netlink::{NetlinkAnswer, NetlinkRequest, attributes};
 
-/// The last message of an answer that has failed.
-const NLMSG_ERROR: u16 = 2;
-/// The last message of an answer.
-const NLMSG_DONE: u16 = 3;
 /// The request for addresses.
 const RTM_GETADDR: u16 = 22;
 /// The answer to the request for addresses.
@@ -29,8 +22,8 @@ const IFA_ADDRESS: u16 = 1;
 /// Attribute of an address: the address of this end.
 const IFA_LOCAL: u16 = 2;
 
-/// Length of the headers before the attributes: `nlmsghdr` and `ifaddrmsg`.
-const HEADERS: usize = MESSAGE_HEADER + 8;
+/// Length of the header before the attributes (`ifaddrmsg`).
+const HEADER: usize = 8;
 
 /// An IP address of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +41,15 @@ impl DeviceAddress {
     ///
     /// If the process has no free descriptor, or the kernel does not send all addresses.
     pub fn all() -> io::Result<Vec<Self>> {
+        let request = NetlinkRequest {
+            kind: RTM_GETADDR,
+            flags: 0,
+            // The request selects no family and no device.
+            content: &[0; HEADER],
+            answer: NetlinkAnswer::All(RTM_NEWADDR),
+        };
         let mut addresses = Vec::new();
-        ask_addresses(&mut addresses)?;
+        request.ask(|address| addresses.extend(device_address(address)))?;
         Ok(addresses)
     }
 
@@ -62,68 +62,11 @@ impl DeviceAddress {
     }
 }
 
-/// Requests all addresses, and takes the whole answer.
-fn ask_addresses(addresses: &mut Vec<DeviceAddress>) -> io::Result<()> {
-    let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
-    let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
-    let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_DUMP).unwrap_or_default();
-    let mut request = Vec::with_capacity(HEADERS);
-    // The header has length, type, flags, sequence number and sender.
-    request.extend(u32::try_from(HEADERS).unwrap_or_default().to_ne_bytes());
-    request.extend(RTM_GETADDR.to_ne_bytes());
-    request.extend(flags.to_ne_bytes());
-    // The request selects no family and no device.
-    request.resize(HEADERS, 0);
-    send(socket.as_raw_fd(), &request, MsgFlags::empty())?;
-    // The kernel sends at most 32 KiB in a part of the answer.
-    let mut part = vec![0; 1 << 15];
-    loop {
-        let length = recv(socket.as_raw_fd(), &mut part, MsgFlags::empty())?;
-        if take_addresses(part.get(..length).unwrap_or_default(), addresses)? {
-            return Ok(());
-        }
-    }
-}
-
-/// Takes the addresses from a part of an answer.
-///
-/// Returns whether it is the last part.
-///
-/// # Errors
-///
-/// The error in the answer, or `InvalidData` if the answer is truncated.
-fn take_addresses(mut part: &[u8], addresses: &mut Vec<DeviceAddress>) -> io::Result<bool> {
-    if part.is_empty() {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    while !part.is_empty() {
-        let message = match first_message(part).ok_or(io::ErrorKind::InvalidData)? {
-            (message, RTM_NEWADDR) => message,
-            (message, NLMSG_DONE | NLMSG_ERROR) => return result_in(message).map(|()| true),
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        };
-        addresses.extend(device_address(message));
-        part = part.get(message.len().next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(false)
-}
-
-/// Returns the result in the last message of an answer.
-///
-/// The message has a negated error number, or 0.
-fn result_in(message: &[u8]) -> io::Result<()> {
-    let code = message.get(MESSAGE_HEADER..).and_then(<[u8]>::first_chunk::<4>);
-    match i32::from_ne_bytes(*code.ok_or(io::ErrorKind::InvalidData)?) {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
-    }
-}
-
 /// Returns the address in a message; `None` if it is no IP address.
 fn device_address(message: &[u8]) -> Option<DeviceAddress> {
-    let index = u32::from_ne_bytes(*message.get(MESSAGE_HEADER + 4..)?.first_chunk()?);
+    let index = u32::from_ne_bytes(*message.get(4..)?.first_chunk()?);
     let (mut address, mut local) = (None, None);
-    for (kind, value) in attributes(message.get(HEADERS..)?) {
+    for (kind, value) in attributes(message.get(HEADER..)?) {
         match kind {
             IFA_ADDRESS => address = ip_address(value),
             IFA_LOCAL => local = ip_address(value),
@@ -203,41 +146,16 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_answer_is_an_error() {
-        let take = |kind: u16, code: i32| {
-            let mut message = Vec::new();
-            message.extend(20_u32.to_ne_bytes());
-            message.extend(kind.to_ne_bytes());
-            message.extend([0; 10]);
-            message.extend(code.to_ne_bytes());
-            take_addresses(&message, &mut Vec::new()).map_err(|error| error.raw_os_error())
-        };
-        assert_eq!(take(NLMSG_DONE, 0), Ok(true));
-        for kind in [NLMSG_DONE, NLMSG_ERROR] {
-            assert_eq!(take(kind, -libc::EPERM), Err(Some(libc::EPERM)));
-        }
-        assert_eq!(take(RTM_GETADDR, 0), Err(None), "no message of an answer");
-    }
-
-    #[test]
-    fn a_truncated_answer_is_an_error() {
-        let mut message = Vec::new();
-        message.extend(32_u32.to_ne_bytes());
-        message.extend(RTM_NEWADDR.to_ne_bytes());
-        message.extend([0; 10]);
-        message.extend([2, 24, 0, 0]);
+    fn a_truncated_message_has_no_address() {
+        let mut message = vec![2, 24, 0, 0];
         message.extend(7_u32.to_ne_bytes());
         message.extend(8_u16.to_ne_bytes());
         message.extend(IFA_ADDRESS.to_ne_bytes());
         message.extend([10, 0, 0, 1]);
-        let expected = DeviceAddress { address: IpAddr::from([10_u8, 0, 0, 1]), index: 7 };
         for length in 0..message.len() {
-            let mut addresses = Vec::new();
-            assert!(take_addresses(&message[..length], &mut addresses).is_err());
-            assert_eq!(addresses, [], "cut at {length}");
+            assert_eq!(device_address(&message[..length]), None, "cut at {length}");
         }
-        let mut addresses = Vec::new();
-        assert!(!take_addresses(&message, &mut addresses).unwrap(), "the end is to come");
-        assert_eq!(addresses, [expected]);
+        let expected = DeviceAddress { address: IpAddr::from([10_u8, 0, 0, 1]), index: 7 };
+        assert_eq!(device_address(&message), Some(expected));
     }
 }

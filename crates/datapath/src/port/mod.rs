@@ -23,6 +23,7 @@ mod error;
 mod ethtool;
 mod host_device;
 mod link;
+mod netlink;
 mod qdisc;
 mod spec;
 mod stored;

@@ -5,7 +5,7 @@
 use std::ffi::c_uint;
 
 use super::program::program_name;
-use crate::port::link::{LinkMessage, attributes};
+use crate::port::{link::LinkMessage, netlink::attributes};
 
 /// Attribute of a link: its XDP programs.
 const IFLA_XDP: u16 = 43;
