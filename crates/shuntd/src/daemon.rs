@@ -232,6 +232,13 @@ fn print_error(error: DaemonError) {
     eprintln!("{:?}", Report::new(error));
 }
 
+#[expect(clippy::print_stderr, reason = "a check writes no log")]
+fn print_warnings(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let restriction = restrict(arguments)?;
     let runtime = control_threads::start().map_err(system("start the control threads"))?;
@@ -242,7 +249,9 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     };
     let ovsdb = file.database(arguments.db.as_ref()).map_err(DaemonError::Database)?;
     if arguments.check {
-        return HttpService::check(&file.http).map_err(DaemonError::HttpFiles);
+        HttpService::check(&file.http).map_err(DaemonError::HttpFiles)?;
+        print_warnings(&file.switch().datapath_id_warnings());
+        return Ok(());
     }
     if arguments.state.is_some() && ovsdb.is_enabled() {
         // The state file and the database would both restore the bridges.

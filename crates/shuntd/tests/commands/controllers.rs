@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Daemon, errors, wait_until};
+use crate::{Daemon, check, errors, wait_until};
 
 fn daemon(address: &str) -> Daemon {
     Daemon::start(&format!(
@@ -66,6 +66,21 @@ fn a_missing_controller_is_shown_and_logged_once() {
         log.lines().filter(|line| line.contains("controller disconnected")).collect();
     let [line] = lost.as_slice() else { panic!("{log}") };
     assert!(line.contains("WARN"), "{line}");
+}
+
+/// A check of the configuration prints the warning that the daemon logs when it starts.
+#[test]
+fn a_check_warns_of_a_shared_datapath_id() {
+    let bridge = |name: &str, id: char| {
+        format!("[[bridge]]\nname = \"{name}\"\ndatapath_id = \"00000000000000c{id}\"\n")
+    };
+    let configuration = [bridge("br0", '1'), bridge("br1", '2'), bridge("br2", '1')].concat();
+    let warning = "bridge br2: bridge br0 has the datapath id 00000000000000c1 too, so controllers \
+                   cannot distinguish the bridges: set another `datapath_id` or `mac`";
+    assert_eq!(check(&configuration), format!("warning: {warning}\n"));
+    let daemon = Daemon::start(&configuration);
+    assert!(wait_until(|| daemon.log().contains(warning)), "{}", daemon.log());
+    assert_eq!(check(&[bridge("br0", '1'), bridge("br1", '2')].concat()), "");
 }
 
 /// Controllers take two bridges with one datapath id for one.
