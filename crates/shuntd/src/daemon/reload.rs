@@ -7,7 +7,7 @@ use std::{
 };
 
 use shunt_switch::{Config, ReloadReport, Switch};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, task::spawn_blocking};
 use tracing::{info, warn};
 
 use super::{service_manager, trace_log};
@@ -107,11 +107,13 @@ impl Reloader {
     }
 
     async fn load(&self, loaded: &mut LoadedFile) -> Result<(String, ReloadReport), String> {
-        let Some(path) = &self.path else {
+        let Some(path) = self.path.clone() else {
             let text = "the daemon was started without --config, so there is no file to reload";
             return Err(text.to_owned());
         };
-        let file = config::read(path).map_err(|error| error.in_one_line())?;
+        // The file is read on a blocking thread, because a disk may be slow.
+        let read = spawn_blocking(move || config::read(&path).map_err(|error| error.in_one_line()));
+        let file = read.await.unwrap_or_else(|error| Err(error.to_string()))?;
         let config = file.switch();
         let mut report = self.switch.reload(&loaded.config, &config).await;
         loaded.config = report.in_force(&loaded.config, &config);
