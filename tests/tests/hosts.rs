@@ -364,6 +364,21 @@ fn an_addressed_device_is_attached_with_a_warning() {
     assert!(shown.contains("; device p3 has the address 10.66.5.1"), "{shown}");
 }
 
+/// The kernel reports addresses by the first name of a device.
+#[test]
+fn a_second_name_has_the_address_warning() {
+    let Some(hosts) = hosts("altaddr", 1) else { return };
+    let middle = &hosts.middle;
+    middle.run("ip", &["link", "add", "p3", "type", "veth", "peer", "name", "q3"]);
+    middle.run("ip", &["link", "property", "add", "dev", "p3", "altname", "p3alt"]);
+    middle.run("ip", &["addr", "add", "10.66.5.1/24", "dev", "p3"]);
+    let added = hosts.daemon.shuntctl(&["add-port", "br0", "p3alt"]);
+    text(&added);
+    let expected = "shuntctl: port p3alt: device p3alt has the address 10.66.5.1 of this host";
+    let remarks = String::from_utf8_lossy(&added.stderr);
+    assert!(remarks.starts_with(expected), "{remarks}");
+}
+
 #[test]
 fn later_user_of_device_is_logged_once() {
     let Some(hosts) = hosts("user", 1) else { return };

@@ -7,8 +7,6 @@
 
 use std::{io, net::IpAddr};
 
-use nix::net::if_::if_indextoname;
-
 use super::netlink::{NetlinkAnswer, NetlinkRequest, attributes};
 
 /// The request for addresses.
@@ -30,8 +28,8 @@ const HEADER: usize = 8;
 pub struct DeviceAddress {
     /// The IP address.
     pub address: IpAddr,
-    /// The index of the device.
-    index: u32,
+    /// The index of the device, which may have several names.
+    pub index: u32,
 }
 
 impl DeviceAddress {
@@ -51,14 +49,6 @@ impl DeviceAddress {
         let mut addresses = Vec::new();
         request.ask(|address| addresses.extend(device_address(address)))?;
         Ok(addresses)
-    }
-
-    /// Returns the name of the device; `None` if the device has vanished.
-    ///
-    /// A label of the address, such as `eth1:1`, is no name of a device.
-    #[must_use]
-    pub fn device(&self) -> Option<String> {
-        if_indextoname(self.index).ok()?.into_string().ok()
     }
 }
 
@@ -91,6 +81,7 @@ mod tests {
 
     use nix::{
         ifaddrs::getifaddrs,
+        net::if_::if_indextoname,
         sched::{CloneFlags, unshare},
     };
 
@@ -111,8 +102,9 @@ mod tests {
     }
 
     fn found() -> BTreeSet<(String, IpAddr)> {
+        let device = |index| if_indextoname(index).unwrap().into_string().unwrap();
         let all = DeviceAddress::all().unwrap().into_iter();
-        all.map(|own| (own.device().unwrap(), own.address)).collect()
+        all.map(|own| (device(own.index), own.address)).collect()
     }
 
     #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]

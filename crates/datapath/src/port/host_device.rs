@@ -274,6 +274,12 @@ impl DeviceReader {
         DeviceReading { state, link_up, link_mode, lost: device.lost() }
     }
 
+    /// Returns the index of the device when its port was opened.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.device.index
+    }
+
     /// Returns the bridge, bond or team of the system that has the device as a member.
     #[must_use]
     pub fn master(&self) -> Option<String> {

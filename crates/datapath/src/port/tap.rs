@@ -333,7 +333,9 @@ fn check_queue(queue: &OwnedFd, device: &DeviceName) -> Result<(), RefusedDescri
     if flags & libc::IFF_TAP == 0 {
         return Err(kind);
     }
-    if name != device.as_str() || if_nametoindex(device.as_str()).is_err() {
+    // The kernel reports the first name of a device, and finds the device by every name.
+    let index = if_nametoindex(device.as_str()).ok();
+    if index.is_none() || if_nametoindex(name.as_str()).ok() != index {
         return Err(RefusedDescriptor::Device);
     }
     let is_alike = flags & QUEUE_FLAGS == QUEUE_FLAGS;

@@ -135,8 +135,7 @@ fn queue_with_new_number_is_stored_again() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         ip("link set b0 up");
-        let tap = PortSpec::Tap { device: "t0".to_owned(), settings: TapSettings::default() };
-        for (spec, of_second) in [(tap, true), (ring_port(), false)] {
+        for (spec, of_second) in [(tap_spec("t0"), true), (ring_port(), false)] {
             for (refused, expected) in [(0, [false, false]), (1, [of_second, false])] {
                 let mut port = open(&spec, 0).unwrap();
                 let queues = port.split(2).unwrap();
@@ -161,25 +160,37 @@ fn is_refused(spec: &PortSpec, stored: StoredDescriptor) -> bool {
     port.stored_descriptors().iter().all(|own| !own.is_inherited)
 }
 
+fn tap_spec(device: &str) -> PortSpec {
+    PortSpec::Tap { device: device.to_owned(), settings: TapSettings::default() }
+}
+
+/// Opens and closes a port, and returns its first descriptor under another name.
+fn stored(spec: &PortSpec, name: &str) -> StoredDescriptor {
+    let mut port = open(spec, 0).unwrap();
+    let _queues = split_one(&mut *port);
+    let fd = port.stored_descriptors().remove(0).fd;
+    StoredDescriptor { name: name.to_owned(), fd, is_inherited: true }
+}
+
+/// The kernel reports only the first name of the device of a queue.
+#[test]
+fn a_second_name_of_a_tap_keeps_its_queues() {
+    in_namespace(|| {
+        let queue = stored(&tap_spec("t0"), "tap/second/0000");
+        ip("link property add dev t0 altname second");
+        assert!(!is_refused(&tap_spec("second"), queue));
+    });
+}
+
 #[test]
 fn a_descriptor_of_another_device_is_refused() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
-        let tap = |device: &str| PortSpec::Tap {
-            device: device.to_owned(),
-            settings: TapSettings::default(),
-        };
-        let stored = |spec: &PortSpec, name: &str| {
-            let mut port = open(spec, 0).unwrap();
-            let _queues = split_one(&mut *port);
-            let fd = port.stored_descriptors().remove(0).fd;
-            StoredDescriptor { name: name.to_owned(), fd, is_inherited: true }
-        };
-        assert!(is_refused(&tap("t1"), stored(&tap("t0"), "tap/t1/0000")));
+        assert!(is_refused(&tap_spec("t1"), stored(&tap_spec("t0"), "tap/t1/0000")));
         let other = PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: Some(32) };
         let name = "af_packet/b0/0000/socket";
         assert!(is_refused(&ring_port(), stored(&other, name)));
-        assert!(is_refused(&ring_port(), stored(&tap("t0"), name)));
+        assert!(is_refused(&ring_port(), stored(&tap_spec("t0"), name)));
         // The ring has another layout than this name says.
         let ring = "af_packet/b0/0000/2x65536x2048";
         assert!(is_refused(&ring_port(), stored(&ring_port(), ring)));

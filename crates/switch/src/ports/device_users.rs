@@ -38,11 +38,13 @@ impl DeviceUser {
     }
 }
 
-/// The IP addresses of the host, by device.
+/// The IP addresses of the host, by the index of their device.
+///
+/// A device may have several names, and the port may have any of them.
 ///
 /// Link-local IPv6 addresses are left out, because every device that is up has such an address,
 /// used or not.
-pub(crate) struct HostAddresses(BTreeMap<String, Vec<IpAddr>>);
+pub(crate) struct HostAddresses(BTreeMap<u32, Vec<IpAddr>>);
 
 impl HostAddresses {
     /// Reads the addresses of the host from the kernel.
@@ -57,16 +59,14 @@ impl HostAddresses {
             IpAddr::V6(address) => !address.is_unicast_link_local(),
         };
         for own in DeviceAddress::all()?.into_iter().filter(is_of_host) {
-            if let Some(device) = own.device() {
-                addresses.entry(device).or_default().push(own.address);
-            }
+            addresses.entry(own.index).or_default().push(own.address);
         }
         Ok(Self(addresses))
     }
 
-    /// Returns the addresses on a device.
-    fn of(&self, device: &str) -> &[IpAddr] {
-        self.0.get(device).map_or(&[], Vec::as_slice)
+    /// Returns the addresses on the device with an index.
+    fn of(&self, device: u32) -> &[IpAddr] {
+        self.0.get(&device).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -78,10 +78,11 @@ impl BridgePort {
 
     /// Warns of other users of the device, once for each user until it has gone.
     ///
-    /// `master` is the Linux bridge, bond or team that has the device as a member. After an error
-    /// in `addresses`, the known users stay.
+    /// `index` is that of the device, and `master` is the Linux bridge, bond or team that has the
+    /// device as a member. After an error in `addresses`, the known users stay.
     pub(crate) fn check_users(
         &mut self,
+        index: u32,
         master: Option<String>,
         addresses: &io::Result<HostAddresses>,
     ) {
@@ -89,7 +90,7 @@ impl BridgePort {
         let device = self.settings.device();
         let mut users = BTreeSet::new();
         users.extend(master.map(DeviceUser::Master));
-        users.extend(addresses.of(device).iter().copied().map(DeviceUser::Host));
+        users.extend(addresses.of(index).iter().copied().map(DeviceUser::Host));
         for user in users.difference(&self.users) {
             warn!("port {}: {}", self.settings.name, user.problem(device));
         }
@@ -111,6 +112,7 @@ impl BridgePort {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use nix::net::if_::if_nametoindex;
     use shunt_flow::PortNo;
     use shunt_pipeline::Time;
 
@@ -120,8 +122,9 @@ mod tests {
     #[test]
     fn the_loopback_device_is_found_by_address() {
         let addresses = HostAddresses::read().unwrap();
-        assert!(addresses.of("lo").contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        assert!(addresses.of("no-such-device").is_empty());
+        let lo = if_nametoindex("lo").unwrap();
+        assert!(addresses.of(lo).contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        assert!(addresses.of(u32::MAX).is_empty());
     }
 
     #[test]
@@ -129,13 +132,13 @@ mod tests {
         let options = PortOptions { name: "p1".to_owned(), ..PortOptions::default() };
         let mut port = BridgePort::new(options, PortNo::new(1), 1, Time::ZERO);
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let addresses = HostAddresses(BTreeMap::from([("p1".to_owned(), vec![address])]));
-        port.check_users(Some("lan0".to_owned()), &Ok(addresses));
+        let addresses = HostAddresses(BTreeMap::from([(7, vec![address])]));
+        port.check_users(7, Some("lan0".to_owned()), &Ok(addresses));
         let users = [DeviceUser::Master("lan0".to_owned()), DeviceUser::Host(address)];
         assert_eq!(port.users, BTreeSet::from(users.clone()));
-        port.check_users(None, &Err(io::ErrorKind::Other.into()));
+        port.check_users(7, None, &Err(io::ErrorKind::Other.into()));
         assert_eq!(port.users, BTreeSet::from(users));
-        port.check_users(None, &Ok(HostAddresses(BTreeMap::new())));
+        port.check_users(7, None, &Ok(HostAddresses(BTreeMap::new())));
         assert_eq!(port.users, BTreeSet::new());
     }
 

@@ -246,15 +246,19 @@ impl PortAttacher {
         if devices.is_empty() {
             return;
         }
-        let read = |own: UsedDevice| (own.bridge, own.number, own.reader.master());
-        let work =
-            move || (HostAddresses::read(), devices.into_iter().map(read).collect::<Vec<_>>());
-        let Ok((addresses, masters)) = spawn_blocking(work).await else { return };
+        let work = move || {
+            let masters: Vec<_> = devices.iter().map(|own| own.reader.master()).collect();
+            (HostAddresses::read(), devices, masters)
+        };
+        let Ok((addresses, devices, masters)) = spawn_blocking(work).await else { return };
         if let Err(error) = &addresses {
             debug!(%error, "the addresses of the host cannot be read: known users of devices stay");
         }
-        for (id, number, master) in masters {
-            self.bridges.with_port(id, number, |port| port.check_users(master, &addresses));
+        for (own, master) in devices.iter().zip(masters) {
+            let index = own.reader.index();
+            self.bridges.with_port(own.bridge, own.number, |port| {
+                port.check_users(index, master, &addresses);
+            });
         }
     }
 }
