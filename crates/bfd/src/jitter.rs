@@ -27,6 +27,7 @@ impl JitterSource {
         interval.saturating_mul(share).checked_div(WHOLE).unwrap_or(interval)
     }
 
+    /// Returns the next random number.
     const fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -339,6 +339,7 @@ impl BfdSession {
         });
     }
 
+    /// Runs the check of the received rate (`decay_min_rx`) while the session is up.
     fn run_decay(&mut self, received: u64, now: Duration) {
         if let Some(decay_min_rx) = self.settings.decay()
             && self.state == BfdState::Up
@@ -395,6 +396,7 @@ impl BfdSession {
         }
     }
 
+    /// Returns the next packet to send, and starts the timer of the packet after it.
     fn take_packet(&mut self, now: Duration) -> ControlPacket {
         let advertised = self.intervals.advertised;
         let packet = ControlPacket {

@@ -98,7 +98,7 @@ fn check_poll(session: &mut BfdSession, settings: BfdSettings, received: u64, no
     }
     let status = session.status(now);
     let is_late = status.detect_at.is_some_and(|end| end <= now);
-    assert!(!is_late, "an expired packet counts: {status:?}");
+    assert!(!is_late, "the session has not expired at its time: {status:?}");
     assert!(!status.state.is_connected() || status.detect_at.is_some(), "{status:?}");
     let is_up = status.state == BfdState::Up;
     assert!(!status.forwarding || is_up || settings.forwarding_if_rx, "{status:?}");

@@ -30,10 +30,12 @@ impl<R> Linear<R> {
         Self { rules: Vec::new() }
     }
 
+    /// Returns the rules that are visible to a version.
     fn visible(&self, version: Version) -> impl Iterator<Item = &ListedRule<R>> {
         self.rules.iter().filter(move |listed| listed.lifetime.is_visible(version))
     }
 
+    /// Returns the rule of the highest rank that matches `key`.
     fn best(&self, key: &FlowKey, version: Version) -> Option<&ListedRule<R>> {
         let matching = self.visible(version).filter(|listed| listed.matching.matches(key));
         matching.max_by_key(|listed| listed.rank)

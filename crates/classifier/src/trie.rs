@@ -199,6 +199,7 @@ impl<P: PrefixBits> Trie<P> {
         self.free.push(at);
     }
 
+    /// Stores a node in a free place; returns its index.
     fn allocate(&mut self, node: TrieNode<P>) -> u32 {
         if let Some(index) = self.free.pop() {
             *self.node_mut(index) = node;
@@ -244,6 +245,7 @@ fn side(value: u128, length: u8) -> usize {
     usize::from(value >> (WIDTH - 1 - length) & 1 == 1)
 }
 
+/// Returns the number of leading bits that are equal.
 #[expect(clippy::cast_possible_truncation, reason = "the value is at most 128")]
 fn common_bits(a: u128, b: u128) -> u8 {
     (a ^ b).leading_zeros() as u8

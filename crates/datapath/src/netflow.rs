@@ -321,6 +321,7 @@ impl NetflowCache {
         counted.map(|CachedFlow { key, counts, egress, .. }| ExpiredFlow { key, counts, egress })
     }
 
+    /// Ends a scan; the next begins at `next`.
     fn end_scan(&mut self, next: Time) {
         (self.is_scanning, self.next_scan) = (false, next);
     }
@@ -331,6 +332,7 @@ impl NetflowCache {
         (key.hash(&self.hasher) & (self.buckets.len() as u64 - 1)) as u32
     }
 
+    /// Returns the position of the flow with a key.
     fn find(&self, key: NetflowKey) -> Option<usize> {
         let mut position = self.buckets[self.bucket(key) as usize];
         while let Some(flow) = self.flows.get(position as usize) {

@@ -240,6 +240,7 @@ impl DpdkDevice {
         Ok(DpdkQueues { receivers, senders })
     }
 
+    /// Returns the error of a failed step of the start.
     fn refused_start(&self, step: StartStep, reason: String, mtu: u16) -> DpdkError {
         let device = self.name.clone();
         let doing = match step {

@@ -31,6 +31,7 @@ static ERRORS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 pub(crate) struct Request(());
 
 impl Request {
+    /// Begins to collect the error lines of DPDK.
     pub(crate) fn begin() -> Self {
         *ERRORS.lock() = Some(Vec::new());
         Self(())

@@ -107,6 +107,7 @@ impl DpdkSender {
         (sent, BurstEnd::All)
     }
 
+    /// Copies and sends one burst; returns the number of sent frames.
     fn send_burst<'a>(
         &mut self,
         frames: &mut impl ExactSizeIterator<Item = (&'a [u8], FrameOffload)>,

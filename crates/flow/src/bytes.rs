@@ -23,6 +23,7 @@ pub(crate) fn be16<const AT: usize, const N: usize>(header: &[u8; N]) -> u16 {
     u16::from_be_bytes(part::<AT, 2, N>(header))
 }
 
+/// Returns `LEN` bytes of a header, from byte `AT` on.
 #[inline]
 fn part<const AT: usize, const LEN: usize, const N: usize>(header: &[u8; N]) -> [u8; LEN] {
     const { assert!(AT <= N && LEN <= N - AT, "the field lies within the header") };

@@ -78,11 +78,13 @@ impl MatchDraft {
         Match::new(&self.key, &self.mask)
     }
 
+    /// Sets some bits of a field, and adds them to the mask.
     fn write(&mut self, field: FieldId, value: u128, bits: u128) {
         self.key.set_field_masked(field, value, bits);
         self.mask.add_bits(field, bits);
     }
 
+    /// Matches the presence of a tunnel option.
     fn ask_for_tunnel_option(&mut self, option: u8) {
         /// Index of the word that has a bit for each present option.
         const PRESENT: usize = word::TUN_METADATA_PRESENT as usize;

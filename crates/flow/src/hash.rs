@@ -73,6 +73,7 @@ impl KeyHasher {
         self.fold(sum)
     }
 
+    /// Reduces a sum of products to a hash of 64 bits.
     #[expect(clippy::cast_possible_truncation, reason = "each half is used separately")]
     const fn fold(&self, sum: u128) -> u64 {
         let (high, low) = ((sum >> 64) as u64, sum as u64);
@@ -109,6 +110,7 @@ impl MaskWord {
 /// Pairs of words of the longest key.
 const PAIRS_MAX: usize = FLOW_WORDS.div_ceil(2);
 
+/// Multiplies two words, each with its secret added.
 #[inline]
 fn multiply(words: [u64; 2], secret: [u64; 2]) -> u128 {
     let mixed = |index: usize| u128::from(words[index].wrapping_add(secret[index]));

@@ -128,6 +128,7 @@ impl FieldSlot {
     }
 }
 
+/// Returns the upper and the lower half of a value.
 #[expect(clippy::cast_possible_truncation, reason = "the function returns each half separately")]
 const fn halves(value: u128) -> (u64, u64) {
     ((value >> 64) as u64, value as u64)

@@ -182,6 +182,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         row
     }
 
+    /// Adds a row with this tag; returns its number.
     fn add(&mut self, tag: u32, words: &[u64]) -> u32 {
         let row = self.new_row(words);
         self.index.insert(tag, row);
@@ -221,6 +222,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         self.lines[start..].iter().flat_map(|line| &line.0).take(self.mask.len())
     }
 
+    /// Returns whether a row equals `key` under the mask.
     #[inline]
     fn row_is(&self, row: u32, key: &[u64; FLOW_WORDS]) -> bool {
         let start = row as usize * self.lines_per_row;

@@ -148,6 +148,7 @@ fn is_tracked(key: &FlowKey, mask: &FlowMask) -> bool {
     state & ct::IMPLIES_VALID != 0 || state & ct::TRACKED != 0 && never_invalid
 }
 
+/// Returns whether a prerequisite is a transport protocol.
 const fn is_transport(prerequisite: Prerequisite) -> bool {
     matches!(
         prerequisite,

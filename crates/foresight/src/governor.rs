@@ -300,6 +300,7 @@ impl Governor {
         trial.hits * 2 > judged.saturating_sub(trial.device_covered).max(trial.settled())
     }
 
+    /// Starts a trial of the predictor.
     fn start_trial(&mut self) {
         self.state = GovernorState::Trial;
         (self.parts, self.out_since) = (self.config.trial * PARTS, None);

@@ -334,6 +334,7 @@ impl OffloadCapabilities {
 }
 
 impl Effects {
+    /// Returns whether the device can execute the actions of `rule`.
     fn include(self, rule: &LtmRule) -> bool {
         let is_executed = |action: &DatapathAction| {
             !matches!(

@@ -17,7 +17,7 @@
 //! Two sub-traversals are one cache entry if they begin at the same state, and their steps
 //! consulted and matched the same bits and rules. Policies compare *identities*, which are hashes
 //! of the start state and the steps. The caller computes the hashes of the steps with its own seed.
-//! An identity never decides which entry a packet matches. If two sub-traversals have the same
+//! The lookup of a packet never uses identities. If two sub-traversals have the same
 //! identity by chance, only some sharing or some room in a stage is lost.
 
 use std::ops::Range;

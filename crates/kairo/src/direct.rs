@@ -100,6 +100,7 @@ impl Direct {
         self.index.size()
     }
 
+    /// Reserves memory for the result of the next change.
     fn reserve_results(&mut self) {
         if self.results.capacity() < RESULTS_CAPACITY {
             self.results.reserve_exact(RESULTS_CAPACITY);

@@ -193,6 +193,7 @@ impl InterfaceQueues {
         self.report(error);
     }
 
+    /// Reports the first error of a ring to the control thread.
     fn report(&self, error: MemifRingError) {
         self.failure.lock().get_or_insert(error);
         // Writing fails only if the event is already set.

@@ -427,6 +427,7 @@ impl ReceiveRing {
         sink.take();
     }
 
+    /// Returns the buffers of the taken frames to the peer.
     fn return_buffers(&mut self) {
         if self.returned == self.next {
             return;

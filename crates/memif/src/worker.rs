@@ -116,6 +116,7 @@ impl MemifReceiver {
         self.queues.receive_count().saturating_sub(self.worker).div_ceil(self.queues.workers())
     }
 
+    /// Returns the number of the queue that the worker polls in a turn.
     fn queue(&self, turn: u16) -> u16 {
         self.worker + turn * self.queues.workers()
     }

@@ -54,6 +54,7 @@ pub(crate) fn ip_payload(frame: &[u8]) -> Result<IpPayload<'_>, MembershipError>
     }
 }
 
+/// Returns the payload of an IPv4 packet.
 fn ipv4(mut octets: MessageOctets<'_>) -> Result<IpPayload<'_>, MembershipError> {
     let short = octets.short();
     let whole = octets.rest();
@@ -83,6 +84,7 @@ fn ipv4(mut octets: MessageOctets<'_>) -> Result<IpPayload<'_>, MembershipError>
     Ok(IpPayload::Igmp { source, message })
 }
 
+/// Returns the payload of an IPv6 packet, after its extension headers.
 fn ipv6(mut octets: MessageOctets<'_>) -> Result<IpPayload<'_>, MembershipError> {
     let [first, ..] = octets.take::<4>()?;
     let payload = usize::from(octets.take_u16()?);

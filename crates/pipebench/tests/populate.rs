@@ -171,12 +171,7 @@ fn class_shares(name: &str) -> (Vec<f64>, f64) {
     let rules = workload.base_rules().map(|rule| rule.text.as_str());
     let all_effects = FlowTraversals::of(rules, workload.flows(), &Progress::hidden()).unwrap();
     let rows = all_effects.rows(workload.classes());
-    let of_class = rows.iter().filter(|row| {
-        row.what.starts_with(
-            "of those, with the traversal \
-                                         of ",
-        )
-    });
+    let of_class = rows.iter().filter(|row| row.what.contains(" with the traversal of "));
     let forwarded = rows.iter().find(|row| row.what == "flows that are forwarded").unwrap().value;
     (of_class.map(|row| row.value).collect(), forwarded)
 }

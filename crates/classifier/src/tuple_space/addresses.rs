@@ -75,6 +75,7 @@ impl AddressTries {
         }
     }
 
+    /// Begins a lookup of the addresses of `key` in the tries.
     pub(super) fn walks<'a, 'k>(&'a self, key: &'k FlowKey) -> AddressWalks<'a, 'k> {
         let side = |field| AddressSide { field, found: None };
         let sides = fields_present(key).map(|fields| fields.map(side));
@@ -171,6 +172,7 @@ impl AddressWalks<'_, '_> {
         Some(*side.found.get_or_insert_with(|| tries.prefixes(key, side.field)))
     }
 
+    /// Returns the index of the address field of a side: source or destination.
     fn field(&self, side: usize) -> usize {
         self.sides.map_or(0, |sides| sides[side].field)
     }
@@ -207,11 +209,13 @@ fn fields_present(key: &FlowKey) -> Option<[usize; 2]> {
     }
 }
 
+/// Returns the number of leading one bits of a field of a mask.
 #[expect(clippy::cast_possible_truncation, reason = "the value is at most 128")]
 fn leading_ones_count(mask: &FlowMask, field: FieldId) -> u8 {
     left_aligned(mask.field(field), field).leading_ones() as u8
 }
 
+/// Moves the value of a field to the highest bits.
 fn left_aligned(value: u128, field: FieldId) -> u128 {
     value << (u128::BITS - u32::from(field.width()))
 }

@@ -62,6 +62,7 @@ impl Block {
         &self.gates.0
     }
 
+    /// Adds the subtable of `slot` as member `bit` of the block.
     fn add(&mut self, slot: &SearchSlot, bit: usize) {
         for (field, length) in slot.prefix_lengths.used() {
             self.lengths[field].add(length, bit);
@@ -71,11 +72,13 @@ impl Block {
         }
     }
 
+    /// Makes room for a member at `bit`: it and all later members move up.
     fn shift_up(&mut self, bit: usize) {
         self.lengths.iter_mut().for_each(|sets| sets.shift_up(bit));
         self.gates.shift_up(bit);
     }
 
+    /// Removes the member at `bit`: all later members move down.
     fn shift_down(&mut self, bit: usize) {
         self.lengths.iter_mut().for_each(|sets| sets.shift_down(bit));
         self.gates.shift_down(bit);
@@ -83,6 +86,7 @@ impl Block {
 }
 
 impl<K: PartialEq> SlotSets<K> {
+    /// Adds member `bit` to the set of `key`.
     fn add(&mut self, key: K, bit: usize) {
         match self.0.iter_mut().find(|(other, _)| *other == key) {
             Some((_, members)) => *members |= 1 << bit,

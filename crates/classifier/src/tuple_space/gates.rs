@@ -134,6 +134,7 @@ impl GateAnswers {
     }
 }
 
+/// Returns the first `count` words of a mask.
 fn leading_words(mask: &SparseMask, count: usize) -> SparseMask {
     let mut leading = FlowMask::EMPTY;
     mask.iter().take(count).for_each(|(index, bits)| leading.words_mut()[index] = bits);

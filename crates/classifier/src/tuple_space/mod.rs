@@ -44,9 +44,9 @@
 //! lengths are absent. These leading bits and the Ethernet type exclude the subtables with an
 //! absent prefix length.
 //!
-//! The tries have three differences from Open vSwitch. A mask with holes is in the tries with its
-//! leading ones. ARP addresses use the tries of IPv4. A proof is never longer than the prefix of
-//! the subtable.
+//! The tries have three differences from Open vSwitch. Of a mask with holes, the tries have its
+//! leading one bits. ARP addresses use the tries of IPv4. A proof is never longer than the prefix
+//! of the subtable.
 //!
 //! # Many masks
 //!

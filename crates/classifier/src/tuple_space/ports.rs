@@ -45,6 +45,7 @@ impl PortTrie {
         count.map_or(self.mask, |count| self.mask & !(u128::from(u64::MAX) >> count) as u64)
     }
 
+    /// Returns the ports of a key as a value of the trie.
     fn value(&self, key: &FlowKey) -> u128 {
         u128::from(key.words()[usize::from(word::TRANSPORT)] & self.mask) << 64
     }

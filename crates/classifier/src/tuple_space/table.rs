@@ -91,6 +91,7 @@ impl<R> TupleSpace<R> {
         self.order.iter().map(|slot| &self.subtables[slot.subtable])
     }
 
+    /// Returns the region of the keys that `matching` matches.
     pub(super) fn region(&self, matching: &Match) -> Region<'_> {
         Region::new(matching, &self.hashing)
     }
@@ -143,6 +144,7 @@ impl<R> TupleSpace<R> {
         }
     }
 
+    /// Returns the position of a subtable in the search order.
     fn position(&self, rank_max: Rank, id: SubtableId) -> usize {
         self.order.partition_point(|slot| (slot.rank_max, slot.subtable) > (rank_max, id))
     }

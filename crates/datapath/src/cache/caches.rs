@@ -90,6 +90,7 @@ const PACKETS_PER_TRIAL: u32 = 1 << 14;
 const PROBES_WORTH_EXACT: u32 = 2;
 
 impl ExactTrial {
+    /// Counts lookups of megaflows; a trial decides on the exact-match cache.
     fn count(&mut self, packets: u32, probes: u32, may_use: bool) {
         self.packets += packets;
         self.probes += probes;
@@ -210,6 +211,7 @@ impl Caches {
         is_left
     }
 
+    /// Returns the oldest entry, if it belongs to a former index.
     fn oldest_outdated(&self) -> Option<EntryRef> {
         let (entry, number) = self.owner.entries().oldest()?;
         (number <= self.outdated).then_some(entry)

@@ -278,6 +278,7 @@ impl WildcardIndex for GigaflowIndex {
 }
 
 impl GigaflowIndex {
+    /// Translates an evicted entry again, and installs the result.
     fn translate_again(
         &mut self,
         owner: &mut Owner,

@@ -296,6 +296,7 @@ impl Entries {
         is_killed
     }
 
+    /// Makes an entry dead, so that no packet hits it; returns whether it was live.
     fn end(&mut self, entry: EntryRef) -> bool {
         if !self.is_live(entry) {
             return false;
@@ -425,6 +426,7 @@ impl Entries {
         self.reclaim_one(reference)
     }
 
+    /// Frees the slot of a dead entry; returns its traversal and its last counts.
     fn reclaim_one(&mut self, reference: EntryRef) -> Option<Reclaimed> {
         let index = reference.slot as usize;
         let credit = self.take_credit(index);
@@ -459,6 +461,7 @@ impl Entries {
         }
     }
 
+    /// Takes the counts of a slot that were not credited yet.
     fn take_credit(&mut self, index: usize) -> Option<Credit> {
         let (hot, cold) = (&mut self.hot[index], &mut self.cold[index]);
         let packets = std::mem::take(&mut hot.packets);
@@ -468,10 +471,12 @@ impl Entries {
         (packets > 0).then_some(Credit { packets, bytes, used: hot.used })
     }
 
+    /// Returns the live entry of a slot with its number of installation.
     fn find_with_number(&self, slot: u32) -> Option<(EntryRef, InstallNo)> {
         self.live_at(slot).map(|entry| (entry, self.cold[slot as usize].number))
     }
 
+    /// Adds a slot; returns its index.
     #[expect(clippy::cast_possible_truncation, reason = "the limit of slots is a u32")]
     fn new_slot(&mut self) -> u32 {
         let slot = self.hot.len() as u32;
@@ -497,6 +502,7 @@ impl Entries {
         slot
     }
 
+    /// Takes a slot out of the list of entries by age.
     fn unlink(&mut self, index: usize) {
         let (older, newer) = (self.cold[index].older, self.cold[index].newer);
         match self.cold.get_mut(older as usize) {

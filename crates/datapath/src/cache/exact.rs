@@ -237,11 +237,13 @@ impl ExactCache {
     }
 }
 
+/// Returns a random way of a set.
 #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than WAYS")]
 const fn random_way(random: &mut u64) -> usize {
     (split_mix(random) % WAYS as u64) as usize
 }
 
+/// Returns the index of the set for a hash.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the hash is masked to the number of sets")]
 const fn set_of(hash: u64, mask: u64) -> usize {

@@ -249,6 +249,7 @@ impl Upcall<'_> {
 }
 
 impl<P> Lookup<P> {
+    /// Converts the partial lookup of a miss.
     fn map_partial<Q>(self, map: impl FnOnce(P) -> Q) -> Lookup<Q> {
         match self {
             Self::Hit { slots, is_sampled } => Lookup::Hit { slots, is_sampled },
@@ -258,6 +259,7 @@ impl<P> Lookup<P> {
 }
 
 impl RepairOutcome {
+    /// Returns the outcome of a repair with the same actions, or with other actions.
     pub(super) const fn of(is_same: bool) -> Self {
         if is_same { Self::Same } else { Self::Changed }
     }

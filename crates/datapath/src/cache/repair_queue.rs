@@ -62,6 +62,7 @@ impl RepairQueue {
         self.note_popped(popped)
     }
 
+    /// Counts an entry that left the queue.
     fn note_popped(&mut self, popped: Option<(EntryRef, Time)>) -> Option<EntryRef> {
         self.len -= usize::from(popped.is_some());
         popped.map(|(entry, _)| entry)

@@ -329,6 +329,7 @@ impl Owner {
         self.apply_and(invalidation, |entries, entry| entries.evict_for_repair(entry, now))
     }
 
+    /// Applies an invalidation, with `drop` for each stale entry.
     fn apply_and(
         &mut self,
         invalidation: &Invalidation,

@@ -155,10 +155,12 @@ impl ForecastAccount {
         account
     }
 
+    /// Returns the counters of the origin of the forecast.
     fn source_counters(&self) -> &SourceCounters {
         self.counters.of(self.source)
     }
 
+    /// Counts the forecast as refused.
     pub(crate) fn refuse(&self, reason: ForecastRefusal) {
         self.source_counters().refused[reason as usize].add(1);
         self.ticket.iter().for_each(|ticket| ticket.refuse(reason));
@@ -173,11 +175,13 @@ impl ForecastAccount {
         self.ticket.iter().for_each(|ticket| ticket.cover());
     }
 
+    /// Counts the forecast as installed.
     pub(crate) fn install(&self) {
         self.source_counters().installed.add(1);
         self.ticket.iter().for_each(|ticket| ticket.install());
     }
 
+    /// Counts translations of the forecast.
     pub(crate) fn translate(&self, translations: u64) {
         self.source_counters().translations.add(translations);
     }

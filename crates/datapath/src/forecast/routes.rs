@@ -88,6 +88,7 @@ impl ForecastInbox {
         *self.ports.lock() = ports;
     }
 
+    /// Returns whether the running thread of this inbox polls a port.
     fn polls(&self, port: IngressPort) -> bool {
         let is_listed = self.ports.try_lock().is_some_and(|ports| ports.contains(&port));
         is_listed && !self.link.is_retired()

@@ -131,6 +131,7 @@ impl Speculation {
         self.origin(entry).map(|own| own.installed)
     }
 
+    /// Returns the origin of a speculative entry.
     fn origin(&self, entry: EntryRef) -> Option<EntryOrigin> {
         let origin = self.origins.get(entry.slot as usize).copied().flatten()?;
         (origin.generation == entry.generation).then_some(origin)
@@ -246,10 +247,12 @@ impl SpeculativeFlow {
         if is_covered { ForecastOutcome::DeviceCovered } else { unused }
     }
 
+    /// Returns the outcome in the offload device, once it is known.
     fn device_outcome(&self) -> Option<DeviceOutcome> {
         self.device.as_ref().and_then(DeviceWatch::outcome)
     }
 
+    /// Returns the state of the entries of the forecast in the cache.
     fn state(&self, entries: &Entries) -> EntryState {
         let mut state = EntryState::Hit(self.installed);
         for entry in &self.entries {

@@ -244,6 +244,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         true
     }
 
+    /// Returns the entries of the device for a dump.
     fn dumped(&self) -> Vec<DumpedEntry> {
         let dumped = self.ledger.offloaded_entries().map(|(offloaded, counters)| DumpedEntry {
             entry: self.owner.entry_id(offloaded.entry.into()),
@@ -257,6 +258,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         dumped.collect()
     }
 
+    /// Writes the status that readers see.
     fn publish(&mut self) {
         let status = &mut self.status;
         status.held = self.ledger.occupied().to_vec();

@@ -57,6 +57,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         }
     }
 
+    /// Handles the response of the device to an operation.
     fn complete(&mut self, ticket: Ticket, result: &Result<(), OffloadError>) {
         self.reading.complete(ticket, result.is_ok());
         let Some(outcome) = self.ledger.complete(ticket, result, self.now) else { return };

@@ -77,6 +77,7 @@ impl PendingForecasts {
 }
 
 impl PendingForecast {
+    /// Returns the state of the entries of the forecast in the device.
     fn state(&self, owner: &Owner, ledger: &Ledger) -> EntriesState {
         let mut found = Time::ZERO;
         let mut is_unused = false;

@@ -46,6 +46,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         left < self.config.candidates_per_iteration
     }
 
+    /// Translates a candidate, and adds the missing entries for it.
     fn take_candidate(&mut self, offer: OffloadCandidate) {
         let OffloadCandidate { ref key, missed, forecast } = offer;
         let comes_in = key.bridge() == u64::from(self.config.bridge.number())

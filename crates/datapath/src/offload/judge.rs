@@ -63,6 +63,7 @@ impl StalenessJudge {
         self.is_unconfirmed = true;
     }
 
+    /// Returns whether the device does not respond, or its content is unknown.
     pub(super) const fn is_lost(&self) -> bool {
         self.is_lost
     }

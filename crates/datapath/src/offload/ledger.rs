@@ -184,6 +184,7 @@ impl Ledger {
         unwanted.into_iter().for_each(|index| self.make_stale(index, now));
     }
 
+    /// Marks an entry as stale since `since`.
     fn make_stale(&mut self, index: LtmIndex, since: Time) {
         if let Some(offloaded) = self.offloaded_entries.get_mut(&index) {
             offloaded.unwanted = Some(EntryToRemove { stale_since: Some(since) });
@@ -325,6 +326,7 @@ impl Ledger {
         })
     }
 
+    /// Records the response to an insertion.
     fn inserted(
         &mut self,
         index: LtmIndex,
@@ -367,6 +369,7 @@ impl Ledger {
         }
     }
 
+    /// Records the response to a removal.
     fn removed(&mut self, index: LtmIndex, result: &Result<(), OffloadError>) -> ResponseOutcome {
         match result {
             Ok(()) | Err(OffloadError::NoSuchEntry) => {
@@ -537,6 +540,7 @@ impl Ledger {
         ticket
     }
 
+    /// Returns a ticket for a new operation on an entry.
     fn ticket(&mut self, index: LtmIndex) -> Ticket {
         let ticket = self.new_ticket();
         self.pending_operations.insert(ticket, index);
@@ -561,6 +565,7 @@ impl Ledger {
         }
     }
 
+    /// Removes an entry that the device has no longer.
     fn end(&mut self, index: LtmIndex) -> Option<OffloadEntry> {
         self.leave(index);
         let offloaded = self.offloaded_entries.remove(&index)?;

@@ -283,6 +283,7 @@ impl FreeList {
         self.max.saturating_sub(self.out)
     }
 
+    /// Takes a free buffer, or allocates one up to the limit.
     fn take(&mut self) -> Option<Box<[u8]>> {
         if self.out == self.max {
             return None;

@@ -353,6 +353,7 @@ fn end(frame: &[u8], network: usize, total: usize) -> Option<usize> {
     (end <= frame.len()).then_some(end)
 }
 
+/// Reads a big-endian number of 16 bits.
 fn be16(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..)?.first_chunk().copied().map(u16::from_be_bytes)
 }

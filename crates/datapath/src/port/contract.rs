@@ -28,7 +28,7 @@ pub trait Port: Send {
     /// If the device refuses, with the system's reason, and if queues were created before.
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError>;
 
-    /// Creates the queues, with each receive queue of the device by itself.
+    /// Creates the queues, with each receive queue of the device as a separate value.
     ///
     /// A receive queue can then move to another packet thread. By default, the queues are those of
     /// [`Self::split`], and begin at its threads.

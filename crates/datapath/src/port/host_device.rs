@@ -241,6 +241,7 @@ impl DeviceReader {
         sys::tun_of_queue(queue.as_fd()).ok().map(|(name, _)| name)
     }
 
+    /// Reads the state of a device in another namespace.
     fn read_elsewhere(&self) -> Option<DeviceReading> {
         let name = self.name_elsewhere()?;
         let namespace = sys::namespace_of_tun(self.queue.as_ref()?.as_fd());
@@ -265,6 +266,7 @@ impl DeviceReader {
         moved.unwrap_or(reading)
     }
 
+    /// Reads the state of a device in the namespace of the daemon.
     fn read_here(&self, last: &DeviceReading) -> DeviceReading {
         let device = &self.device;
         let (state, link_up) = (device.state(), device.link_up());

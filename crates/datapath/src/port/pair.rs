@@ -151,6 +151,7 @@ struct PairRx {
 }
 
 impl PairRx {
+    /// Returns a buffer to the sender.
     fn send_back(&mut self, buffer: Packet) {
         // The ring is full only if the sender has ended, and then the buffer is not needed.
         let sent = self.back.push(buffer);

@@ -386,6 +386,7 @@ pub(super) fn make_promiscuous(socket: BorrowedFd<'_>, device: c_uint) -> io::Re
 
 const ETH_P_ALL: u16 = 3;
 
+/// Returns a packet socket address without device and protocol.
 fn no_address() -> libc::sockaddr_ll {
     libc::sockaddr_ll {
         #[expect(clippy::cast_possible_truncation, reason = "17")]
@@ -399,6 +400,7 @@ fn no_address() -> libc::sockaddr_ll {
     }
 }
 
+/// Returns the size of a type as a socket length.
 pub(super) fn length_of<T>() -> libc::socklen_t {
     const { assert!(size_of::<T>() <= 1024) };
     #[expect(clippy::cast_possible_truncation, reason = "an assertion above bounds the value")]

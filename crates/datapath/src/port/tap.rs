@@ -228,6 +228,7 @@ const OFFLOADS: [c_uint; 4] = [
 /// The offloads of TCP: checksums, and segmentation over IPv4 and IPv6.
 const TCP_OFFLOADS: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
 
+/// Enables the most offloads that the kernel supports.
 fn accept_offloads(file: BorrowedFd<'_>) -> io::Result<()> {
     for offloads in OFFLOADS {
         match sys::set_tun_offload(file, offloads) {

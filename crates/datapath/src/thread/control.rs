@@ -131,6 +131,7 @@ impl PacketThread {
         });
     }
 
+    /// Removes a port from the thread; returns its queues.
     fn remove_port(&mut self, port: DatapathPort) -> Option<RemovedQueues> {
         self.outputs.flush(&mut self.pool);
         let mut removed = self.outputs.remove(port)?;

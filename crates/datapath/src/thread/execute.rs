@@ -476,6 +476,7 @@ impl Outputs {
         });
     }
 
+    /// Returns the index of a port of this thread.
     #[inline]
     pub(super) fn find_index(&self, port: DatapathPort) -> Option<TxPortIndex> {
         let tx_index = *self.index_by_port.get(port.number() as usize)?;

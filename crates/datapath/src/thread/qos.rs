@@ -131,6 +131,7 @@ impl TxPort {
         self.queues()?.due()
     }
 
+    /// Returns the egress queues of the port, if it has any.
     fn queues(&self) -> Option<&EgressQueues> {
         match &self.qos {
             Some(TxQos::Queues(queues)) => Some(queues),

@@ -124,10 +124,12 @@ impl EgressScan {
         }
     }
 
+    /// Scans the actions on a copy of the packet.
     fn read_copy(&mut self, actions: &[DatapathAction], key: &FlowKey) {
         self.read(actions.iter(), &mut key.clone());
     }
 
+    /// Records an output port of the packet.
     fn add(&mut self, port: DatapathPort, key: &FlowKey) {
         self.first.get_or_insert_with(|| (port, outermost_tci(key)));
         self.ports_count += 1;

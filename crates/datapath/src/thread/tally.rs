@@ -75,6 +75,7 @@ impl Tally {
     }
 }
 
+/// Returns the drop reason of a packet that the port cannot send.
 const fn reason(refused: Unsendable) -> DropReason {
     match refused {
         Unsendable::MtuExceeded { .. } => DropReason::MtuExceeded,

@@ -65,6 +65,7 @@ impl ExtensionSet {
         !matches!(protocol, Self::ENCRYPTION | Self::NO_NEXT_HEADER)
     }
 
+    /// Returns the bit of an extension header.
     const fn bit(protocol: u8) -> Option<u64> {
         Some(match protocol {
             Self::NO_NEXT_HEADER => 1 << 0,

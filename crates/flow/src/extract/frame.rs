@@ -86,6 +86,7 @@ impl<'a> Parser<'a> {
         self.words[WORD as usize] |= bits;
     }
 
+    /// Parses all headers; `None` if the Ethernet header is not complete.
     fn layers(&mut self, vlan_limit: VlanLimit) -> Option<Layers> {
         let ether_type = self.ethernet(vlan_limit)?;
         let payload = self.offset();

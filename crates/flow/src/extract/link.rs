@@ -33,6 +33,7 @@ impl Parser<'_> {
         Some(ether_type)
     }
 
+    /// Parses the VLAN tags.
     fn tags(&mut self, vlan_limit: VlanLimit) {
         let Some(outer) = self.tag() else { return };
         let inner = if vlan_limit == VlanLimit::Two { self.tag() } else { None };
@@ -47,6 +48,7 @@ impl Parser<'_> {
         Some(u64::from(be32::<0, _>(tag)) | TAG_PRESENT)
     }
 
+    /// Parses the Ethernet type, also behind an LLC and SNAP header.
     fn ether_type(&mut self) -> Option<u16> {
         let ether_type = u16::from_be_bytes(*self.take()?);
         if ether_type >= ETHER_TYPE_MIN {

@@ -43,6 +43,7 @@ pub(super) enum Fragment {
 }
 
 impl IpFields {
+    /// Returns the fields as a word of the key.
     pub(super) const fn word(self) -> u64 {
         (self.label as u64) << 44
             | (self.fragment as u64) << 32

@@ -32,6 +32,7 @@ impl Parser<'_> {
         layers
     }
 
+    /// Returns the TCP ports and flags as a word of the key.
     fn tcp(&self) -> Option<u64> {
         let header: &[u8; 20] = self.peek()?;
         let data_offset = usize::from(header[12] >> 4) * 4;

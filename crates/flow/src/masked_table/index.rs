@@ -110,6 +110,7 @@ impl RowIndex {
         true
     }
 
+    /// Returns the position of the slot with this tag and an accepted row.
     fn find_position(&self, tag: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
         let mut position = self.home(tag);
         loop {
@@ -124,6 +125,7 @@ impl RowIndex {
         }
     }
 
+    /// Returns the position at which the search for a tag begins.
     #[inline]
     const fn home(&self, tag: u32) -> usize {
         (tag >> self.shift) as usize

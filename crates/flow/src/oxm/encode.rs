@@ -33,6 +33,7 @@ enum NumberPreference {
     Nicira,
 }
 
+/// Appends a match as OXM entries, in the order of Open vSwitch.
 fn encode(matching: &Match, numbers: NumberPreference, out: &mut Vec<u8>) {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
     let is_standard = numbers == NumberPreference::Standard && has_standard_vlan(&key, &mask);

@@ -180,6 +180,7 @@ pub(super) fn preferred(field: FieldId) -> Option<Oxm> {
     ORDER.into_iter().find_map(of_class).or_else(|| oxms.first()).copied()
 }
 
+/// Returns the length of a value, with its mask if it has one.
 const fn body_len(value_len: usize, has_mask: bool) -> usize {
     if has_mask { value_len.saturating_mul(2) } else { value_len }
 }
@@ -188,6 +189,7 @@ const fn body_len(value_len: usize, has_mask: bool) -> usize {
 struct ClassIndex(usize);
 
 impl ClassIndex {
+    /// Returns the index of the class with these numbers.
     fn find(number: u16, experimenter: Option<u32>) -> Option<Self> {
         let is =
             |class: &OxmClass| class.number() == number && class.experimenter() == experimenter;

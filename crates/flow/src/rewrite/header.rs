@@ -140,6 +140,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
+    /// Rewrites a field of the Ethernet header, which no checksum covers.
     fn link<const N: usize>(&mut self, offset: usize, bits: WrittenBits) {
         replace::<N>(self.frame, 0, offset, bits);
     }
@@ -163,6 +164,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
+    /// Rewrites the IPv4 addresses, or the addresses in an ARP packet.
     fn ipv4_addresses(&mut self, bits: WrittenBits) {
         match self.network {
             NetworkHeader::Ipv4(header) => {

@@ -74,6 +74,7 @@ impl TransportHeader {
         })
     }
 
+    /// Returns the kind of an ICMPv6 packet.
     fn icmpv6_kind(key: &FlowKey) -> TransportKind {
         match (key.field(FieldId::Icmpv6Type), key.field(FieldId::Icmpv6Code)) {
             (135 | 136, 0) => TransportKind::Neighbour,

@@ -139,10 +139,12 @@ impl<'a> MatchBuilder<'a> {
         }
     }
 
+    /// Refuses a value behind an item that takes none.
     fn refuse_value(&self, name: &'static str, value: Option<&str>) -> Result<(), MatchError> {
         value.map_or(Ok(()), |_| Err(MatchError::UnexpectedValue(name)))
     }
 
+    /// Adds an item of the match.
     fn push(&mut self, name: &str, value: Option<&str>, field: FieldId, bits: (u128, u128)) {
         let (value_bits, mask) = bits;
         if mask == 0 && field.tunnel_option().is_none() {
@@ -180,6 +182,7 @@ impl MatchItem {
         Ok(Self { field, mask, ..self })
     }
 
+    /// Returns the error of an item that lacks its prerequisite.
     fn unmet_prerequisite(&self) -> MatchError {
         let name = self.text.clone();
         // An alias such as `tp_dst` means the field of any of these protocols.
@@ -219,6 +222,7 @@ const fn is_always_met(field: FieldId) -> bool {
     matches!(field, FieldId::VlanPcp | FieldId::DlVlanPcp)
 }
 
+/// Returns the error of two items that no packet matches together.
 fn contradiction(taken: &[MatchItem], second: MatchItem) -> MatchError {
     let clashes = |first: &&MatchItem| {
         let mut alone = MatchDraft::default();
@@ -229,6 +233,7 @@ fn contradiction(taken: &[MatchItem], second: MatchItem) -> MatchError {
     MatchError::Contradiction { first, second: second.text }
 }
 
+/// Returns a value with a mask of all bits.
 const fn exact(value: u128) -> (u128, u128) {
     (value, u128::MAX)
 }

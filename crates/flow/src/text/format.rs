@@ -115,6 +115,7 @@ impl<'a> MatchWriter<'a> {
         self.text
     }
 
+    /// Writes a field under a name, if the mask has bits of it.
     fn field(&mut self, field: FieldId, name: &str) {
         let mask = self.mask.field(field);
         if mask != 0 && is_shown(field, &self.key, &self.mask) {
@@ -164,6 +165,7 @@ impl<'a> MatchWriter<'a> {
         }
     }
 
+    /// Writes `name=value`.
     fn item(&mut self, name: &str, value: &str) {
         self.word(name);
         self.text.push('=');

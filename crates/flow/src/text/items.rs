@@ -29,6 +29,7 @@ pub fn items(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     })
 }
 
+/// Returns the length of the first item of a text.
 fn item_len(text: &str) -> usize {
     let (mut depth, mut quoted) = (0_usize, false);
     for (index, c) in text.char_indices() {

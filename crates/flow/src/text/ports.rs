@@ -48,6 +48,7 @@ pub fn format_port(port: PortNo, ports: &dyn PortNames) -> String {
     }
 }
 
+/// Returns whether a port name needs no quotes.
 fn is_plain(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let starts_plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');

@@ -236,6 +236,7 @@ pub fn hex(value: u128) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }
 
+/// Writes an Ethernet address.
 fn ethernet(value: u128) -> String {
     let octets = value.to_be_bytes();
     octets[10..].iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
@@ -271,6 +272,7 @@ fn format_packet_type(value: u128) -> String {
     format!("({},{})", hex_above_nine(value >> 16), hex_above_nine(value & 0xffff))
 }
 
+/// Writes a number in hexadecimal form if it is greater than nine.
 fn hex_above_nine(value: u128) -> String {
     if value > 9 { format!("{value:#x}") } else { value.to_string() }
 }

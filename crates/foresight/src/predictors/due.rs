@@ -16,6 +16,7 @@ impl DueForecasts {
         Self { queue: VecDeque::new(), capacity }
     }
 
+    /// Appends a forecast; a full queue loses its oldest.
     pub(crate) fn push(&mut self, forecast: Forecast) {
         if self.queue.len() >= self.capacity {
             self.queue.pop_front();

@@ -67,6 +67,7 @@ impl FlowEnds {
         }
     }
 
+    /// Returns the service that the flow is sent to.
     pub(crate) const fn service(&self) -> FlowService {
         FlowService {
             bridge: self.bridge,

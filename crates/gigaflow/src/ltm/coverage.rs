@@ -64,6 +64,7 @@ impl Coverage {
     }
 }
 
+/// Returns the exact number of traversals that the entries form.
 fn chains(links: &[CoverageLink]) -> u128 {
     let mut by_stage: Vec<CoverageLink> = links.to_vec();
     by_stage.sort_unstable_by_key(|link| std::cmp::Reverse(link.stage));
@@ -88,6 +89,7 @@ fn chains(links: &[CoverageLink]) -> u128 {
     starts
 }
 
+/// Returns the estimate from pairs of entries with one tag between them.
 fn pairs(links: &[CoverageLink]) -> u128 {
     let (mut before, mut behind, mut whole) = (ByTag::default(), ByTag::default(), 0_u128);
     for link in links {
@@ -104,6 +106,7 @@ fn pairs(links: &[CoverageLink]) -> u128 {
     pairs.fold(whole, u128::saturating_add)
 }
 
+/// Returns the estimate by the formula of the paper.
 fn published_coverage(links: &[CoverageLink]) -> u128 {
     let mut made: Vec<(PartitionOrigin, StageId)> =
         links.iter().map(|link| (link.origin, link.stage)).collect();

@@ -148,6 +148,7 @@ const INNER: (FieldId, FieldId) = (FieldId::VlanTpid1, FieldId::VlanTci1);
 const TCI_PRESENT: u128 = 0x1000;
 
 impl TrackedHeaders {
+    /// Returns the headers of packets that match `matching`.
     fn that_match(matching: &Match) -> Self {
         let known = FlowMask::from(matching.mask());
         Self { key: matching.key(), known, written: FlowMask::EMPTY, is_popped: false }

@@ -182,6 +182,7 @@ const NONE_COUPLED: [(u64, FieldSet); COUPLED_MAX] = [(0, FieldSet::EMPTY); COUP
 /// Greatest number of coupling fields in one word.
 const COUPLED_MAX: usize = 3;
 
+/// Returns the bits of each header word that belong to coupled fields.
 const fn coupling_table() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] {
     let mut words = [[(0, FieldSet::EMPTY); COUPLED_MAX]; FLOW_WORDS - HEADER_START];
     let mut at = 0;

@@ -189,6 +189,7 @@ impl Preference {
 }
 
 impl DpValues {
+    /// Prepares the table for a traversal: the usable stages and their costs.
     fn begin<S: StageView>(&mut self, problem: &Problem<'_, S>) {
         let (room, contended) = (problem.stages.room(), problem.stages.contended());
         let Preference { new_entry, contended: more, skipped, .. } = problem.preference;
@@ -226,6 +227,7 @@ impl DpValues {
         }
     }
 
+    /// Finds the best sub-traversal of a row for one stage.
     fn choose_in(&mut self, layer: usize, row: &CandidateRow<'_>) {
         let CandidateRow { first, gains, holders } = *row;
         let (width, new_entry) = (self.segments_count + 1, self.costs[layer]);

@@ -208,6 +208,7 @@ impl Gains {
         }
     }
 
+    /// Returns the values of the candidates that begin at segment `first`.
     fn part<'a, T>(&self, first: usize, all: &'a [T]) -> &'a [T] {
         // The candidates of earlier segments come first. Each segment begins one candidate less
         // than the segment before.

@@ -17,6 +17,7 @@ use super::rule_query::RuleQuery;
 #[derive(Default)]
 pub(super) struct Columns(Vec<Column>);
 
+/// One half word of the keys of all visits of a group.
 struct Column {
     word: usize,
     /// The number of bits below the half word in its word: 0 or 32.
@@ -166,6 +167,7 @@ impl Columns {
         tests
     }
 
+    /// Returns the values of a tested column in a block.
     fn block(&self, test: &ColumnTest, block: &Range<u32>) -> &[u32] {
         &self.0[test.column].values[block.start as usize..block.end as usize]
     }

@@ -124,11 +124,13 @@ impl Ranks {
             + self.numbers.len() * (size_of::<Decider>() + size_of::<u32>())
     }
 
+    /// Returns the visits of a run.
     fn run(&self, number: u32) -> impl Iterator<Item = Member> + '_ {
         self.runs[number as usize].iter().copied()
     }
 }
 
+/// Returns the rank and the rule that decided a visit.
 fn decider(row: &GroupRow) -> Decider {
     (row.rank(), row.rule())
 }

@@ -413,6 +413,7 @@ impl RegionIndex {
         }
     }
 
+    /// Moves the found entries out of the index, into `evicted`.
     fn unwatch_found(&mut self, mut found: Vec<u32>, evicted: &mut Vec<EntryId>) {
         evicted.extend(found.drain(..).filter_map(|slot| self.entries.unwatch(slot)));
         self.found = found;

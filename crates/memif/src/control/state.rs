@@ -309,6 +309,7 @@ impl MemifState {
         }
     }
 
+    /// Records why an interface waits for a peer.
     fn interface_waits(&mut self, token: MemifToken, reason: &str, now: Instant) {
         if let Some(interface) = self.interfaces.get_mut(&token) {
             interface.wait_because(reason, now);

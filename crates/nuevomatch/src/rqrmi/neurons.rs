@@ -75,7 +75,7 @@ impl Neurons {
     /// Converts the neural net to linear functions, one for each part of `span`.
     ///
     /// A neuron changes the slope at one key at most. Between two keys where the slope changes, the
-    /// net is linear. Unused parts begin at the largest key, and have only this key.
+    /// net is linear. Unused parts hold only the largest key.
     pub(crate) fn compile(&self, scales: Scales, span: KeyInterval) -> CompiledNet {
         let mut bases = [u32::MAX; PARTS];
         bases[0] = span.first;

@@ -26,7 +26,7 @@ pub(super) struct ServerStream {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
-/// The ends that the client task holds of the channels to the client handles.
+/// The channels of the client task to and from the client handles.
 pub(super) struct ClientChannels {
     pub(super) transactions: mpsc::Receiver<ClientTransaction>,
     pub(super) state: watch::Sender<ReplicaState>,

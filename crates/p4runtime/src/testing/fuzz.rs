@@ -51,6 +51,9 @@ pub fn fuzz_write(data: &[u8]) {
         results.map_or(0, |results| results.iter().filter(|result| result.is_err()).count());
     let memory = device.0.lock();
     for entry in memory.entries.values() {
-        assert!(decode(&program, entry).is_ok(), "{failed} failed, and this was kept: {entry:?}");
+        assert!(
+            decode(&program, entry).is_ok(),
+            "{failed} updates were refused, but the device has an undecodable entry: {entry:?}"
+        );
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
     line("pairs of prefix lengths", count(statistics.address_pairs), |set| {
         set.address_pairs.into()
     });
-    line("masks, one per port range", count(statistics.masks), |set| set.masks.into());
+    line("masks, with each port range as its own", count(statistics.masks), |set| set.masks.into());
     line("masks, port ranges as any port", count(statistics.masks_without_ranges), |set| {
         set.masks_without_ranges.into()
     });

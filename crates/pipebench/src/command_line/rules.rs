@@ -85,7 +85,7 @@ enum Traversals {
 /// Actions that the rules use.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormName {
-    /// Only match and continue, as in published workloads
+    /// Only matches and `goto_table`, as in published workloads
     Plain,
     /// Also use registers and marks, and rewrite headers
     Real,

@@ -19,7 +19,7 @@ pub fn picture(pipeline: &PipelineFile) -> String {
         pipeline.tables.len(),
         pipeline.traversals.len(),
     );
-    let heading = 2 * MARGIN + title.chars().count() * TITLE_CHARACTER;
+    let heading = 2 * MARGIN + title.chars().count() * TITLE_CHARACTER_WIDTH;
     let width = heading.max(2 * MARGIN + columns * COLUMN);
     let height = 2 * MARGIN + rows * ROW;
     let mut svg = format!(
@@ -52,7 +52,7 @@ type GridCell = (usize, usize);
 /// Distance of the boxes from the edges, in SVG units.
 const MARGIN: usize = 40;
 /// Approximate width of a character of the heading.
-const TITLE_CHARACTER: usize = 8;
+const TITLE_CHARACTER_WIDTH: usize = 8;
 /// Distance between the left edges of two neighbouring boxes.
 const COLUMN: usize = 260;
 /// Distance between the upper edges of two boxes, one above the other.

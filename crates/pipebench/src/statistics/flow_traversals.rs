@@ -181,7 +181,7 @@ impl FlowTraversals {
                 let meant = traversals().filter(|((_, path), _)| is_meant(path));
                 let meant = share(meant.map(|(_, count)| count).sum(), flows);
                 let row = StatisticRow::new(
-                    format!("of those, with the traversal of {}", class.name),
+                    format!("flows of {0} with the traversal of {0}", class.name),
                     meant,
                     "%",
                 );
@@ -302,8 +302,8 @@ mod tests {
         assert!((value("flows that are forwarded") - 200.0 / 3.0).abs() < 1e-9);
         assert!((value("flows through 0 1") - 200.0 / 3.0).abs() < 1e-9);
         assert!((value("flows of b") - 100.0 / 3.0).abs() < 1e-9);
-        assert_eq!(value("of those, with the traversal of a"), 100.0);
-        assert_eq!(value("of those, with the traversal of b"), 0.0);
+        assert_eq!(value("flows of a with the traversal of a"), 100.0);
+        assert_eq!(value("flows of b with the traversal of b"), 0.0);
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Workload {
             let source = if updates.kind.is_published() { "Table 4.3" } else { "the name" };
             rows.push(
                 StatisticRow::count(
-                    "of those, rules that are added and deleted",
+                    "rules that updates add and delete",
                     self.updates().changing.len(),
                 )
                 .against(wanted, source),

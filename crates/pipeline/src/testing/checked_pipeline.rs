@@ -400,9 +400,11 @@ fn one_by_one(op: &Op) -> Vec<Op> {
 fn kind(error: ModificationError) -> String {
     match error {
         ModificationError::Flow(FlowModError::NoSuchGroup(_) | FlowModError::NoSuchMeter(_)) => {
-            "a name in a rule".to_owned()
+            "a missing object in a rule".to_owned()
         }
-        ModificationError::Group(GroupModError::NoSuchGroup(_)) => "a name in a bucket".to_owned(),
+        ModificationError::Group(GroupModError::NoSuchGroup(_)) => {
+            "a missing group in a bucket".to_owned()
+        }
         ModificationError::Group(GroupModError::Invalid(..) | GroupModError::Unwatchable(_)) => {
             "an invalid group".to_owned()
         }

@@ -157,7 +157,7 @@ pub enum RuleTextProblem {
     #[error("this action writes one bit, but several are named: name one, as in `reg0[0]`")]
     ManyBits,
     /// The OXM number of a field is too long for the action.
-    #[error("the OpenFlow number of {} exceeds the 32 bits of this action: use another field", .0.name())]
+    #[error("the OXM header of {} exceeds the 32 bits of this action: use another field", .0.name())]
     LongNumber(FieldId),
     /// An item lacks a required part.
     #[error("{of} is not complete: add {missing}")]
@@ -215,7 +215,7 @@ pub enum RuleTextProblem {
     #[error("{} can be matched but not written: use another field", .0.name())]
     ReadOnly(FieldId),
     /// The field has no OXM number, so actions cannot name it.
-    #[error("{} has no OpenFlow number, so actions cannot name it: use another field", .0.name())]
+    #[error("{} has no OXM number, so actions cannot name it: use another field", .0.name())]
     MatchOnly(FieldId),
     /// The source and the target of a `move` have different widths.
     #[error(

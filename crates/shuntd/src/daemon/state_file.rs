@@ -146,7 +146,7 @@ impl StateFile {
         Self { state: switch.save(), loaded: config, filter: SavedFilter::of(filter) }
     }
 
-    /// Sets the log filter for a start; `file` is that of the configuration file.
+    /// Sets the log filter for a start; `file` is the filter of the configuration file.
     ///
     /// An earlier version accepted filters that are now refused. The filter of the configuration
     /// file then stays in force.

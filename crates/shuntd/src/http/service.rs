@@ -252,7 +252,7 @@ impl HttpServer {
         }
     }
 
-    /// Serves a connection until it ends or loses its place.
+    /// Serves a connection until it ends, or another connection needs its place.
     async fn serve_in_place(self, stream: TcpStream, peer: SocketAddr, place: ConnectionPlace) {
         let place = Arc::new(place);
         tokio::select! {

@@ -22,8 +22,8 @@ use super::{
 impl DesiredBridges {
     /// Returns the bridges of the second snapshot; `self` has those of the first.
     ///
-    /// The result is that of [`DesiredBridges::of`]. If a change concerns other objects than
-    /// separate ports, all ports are taken over or read.
+    /// The result equals that of [`DesiredBridges::of`] for the second snapshot. If a change
+    /// concerns other objects than separate ports, all ports are taken over or read.
     pub(super) fn after(
         mut self,
         snapshots: [&DatabaseSnapshot; 2],

@@ -90,7 +90,7 @@ static COLUMNS: [IgnoredColumn; 24] = [
         "Flow_Table",
         "groups",
         is_given,
-        "all rules of a full table are one group, of which the least important is evicted",
+        "a full table evicts the least important of all its rules, without groups",
     ),
     column(
         "Flow_Table",

@@ -208,7 +208,7 @@ impl BridgePort {
         self.open.as_ref()?;
         (device.mac != wanted).then(|| {
             let (wanted, device) = (mac_text(wanted), mac_text(device.mac));
-            format!("the MAC address {wanted} has no effect: the device has {device}")
+            format!("the MAC address {wanted} has no effect: the device keeps {device}")
         })
     }
 

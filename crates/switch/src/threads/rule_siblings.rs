@@ -65,7 +65,7 @@ const MEMBERS_MAX: usize = 64;
 /// Maximum number of rules in all sets; beyond it, the oldest set is removed.
 const RULES_MAX: usize = SiblingSets::VALUES_MAX / 2;
 
-/// Maximum number of shapes that later rules may join.
+/// Maximum number of entries of `open`.
 const OPEN_MAX: usize = 4096;
 
 impl RuleSiblings {

@@ -213,6 +213,7 @@ impl LearnedIndex {
         is_due && self.begin_training(cache)
     }
 
+    /// Returns whether the cache has no learned index, and trains none.
     const fn is_off(&self) -> bool {
         self.boxes.is_none() && self.pending.is_none()
     }
@@ -332,10 +333,12 @@ impl TrainedIndex {
         is_indexed
     }
 
+    /// Returns whether the index has the entry of a slot.
     fn has(&self, slot: u32) -> bool {
         self.has.get(slot as usize).copied().unwrap_or(false)
     }
 
+    /// Returns the box of a slot in the lanes of this index.
     fn rule(&self, own: &CatalogueBox, slot: u32) -> BoxRule<LANES> {
         self.selection.project(own, slot)
     }

@@ -137,6 +137,7 @@ const fn signature_of(hash: u64) -> u16 {
     (hash >> (u64::BITS - u16::BITS)) as u16 | 1
 }
 
+/// Returns a random position in a bucket.
 #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than FLOWS_PER_BUCKET")]
 const fn random_position(random: &mut u64) -> usize {
     (split_mix(random) % FLOWS_PER_BUCKET as u64) as usize

@@ -73,12 +73,14 @@ impl OffloadEntry {
         }
     }
 
+    /// Returns the counts of this entry and of its earlier insertions.
     pub(super) fn totals(&self) -> Counters {
         let (before, own) = (self.counted_before, self.counted);
         Counters { packets: before.packets + own.packets, bytes: before.bytes + own.bytes }
     }
 }
 
+/// Returns the key by which the device identifies an entry.
 pub(super) fn key(offloaded: &OffloadEntry) -> EntryKey {
     let rule = &offloaded.rule;
     (offloaded.stage, rule.tag, rule.length, rule.matching.clone())

@@ -115,6 +115,7 @@ fn auxiliary(message: &libc::msghdr) -> Option<libc::tpacket_auxdata> {
     Some(unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() })
 }
 
+/// Returns the VLAN tag that the kernel has removed from the frame.
 fn removed_tag(auxiliary: &libc::tpacket_auxdata) -> Option<[u8; 4]> {
     let libc::tpacket_auxdata { tp_status, tp_vlan_tpid, tp_vlan_tci, .. } = *auxiliary;
     tag(tp_status, tp_vlan_tpid, tp_vlan_tci)

@@ -174,6 +174,7 @@ enum ProgramStep {
     At(Label),
 }
 
+/// Loads a value of the packet, or about it, into the accumulator.
 const fn load(code: u32, offset: u32) -> ProgramStep {
     ProgramStep::Do(libc::BPF_LD | code, offset)
 }
@@ -183,6 +184,7 @@ const fn offset(offset: i32) -> u32 {
     offset.cast_unsigned()
 }
 
+/// Returns an instruction without a jump.
 #[expect(clippy::cast_possible_truncation, reason = "codes have eight bits")]
 const fn instruction(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }

@@ -179,6 +179,7 @@ struct MessageBuffers {
 }
 
 impl MessageBuffers {
+    /// Takes the buffers for one message; `None` if the pool is empty.
     fn take(pool: &mut Pool) -> Option<Self> {
         let none = DatapathPort::default();
         let small = pool.take(Pool::SMALL, none)?;

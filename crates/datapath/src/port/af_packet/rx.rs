@@ -68,6 +68,7 @@ impl PacketRx {
         }
     }
 
+    /// Checks the device after every [`CHECK_ONE_IN`] empty polls.
     fn check_device(&mut self) -> Result<(), PortError> {
         self.empty += 1;
         if self.empty < CHECK_ONE_IN {

@@ -116,6 +116,7 @@ impl PacketSocket {
         self.join(group, 0, members)
     }
 
+    /// Joins a fan-out group, or creates it.
     fn join(&self, group: c_uint, flags: c_uint, members: u16) -> io::Result<()> {
         let mode = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING | flags;
         let arguments = FanoutArguments { mode: mode << 16 | group, members: members.into() };

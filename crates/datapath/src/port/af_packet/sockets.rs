@@ -184,6 +184,7 @@ impl RxSockets {
         &self.queues
     }
 
+    /// Returns the socket of the first queue.
     fn first(&self) -> io::Result<&PacketSocket> {
         let first = self.queues.first().map(|queue| &*queue.socket.socket);
         first.ok_or_else(|| io::Error::other("the port has no packet thread"))
@@ -305,6 +306,7 @@ impl RxSockets {
         self.queues.iter().for_each(|queue| queue.shared.switchover.set(mode));
     }
 
+    /// Directs frames to the rings; on failure, the sockets stay in use.
     fn switch_to_rings(&self) -> io::Result<()> {
         self.set_mode(RxMode::ToRing);
         let directed = self.first()?.direct(self.count(), self.count());
@@ -387,6 +389,7 @@ impl KeptSocket {
         Self { socket: Arc::new(socket), layout, stored_name: Mutex::new(None) }
     }
 
+    /// Returns a socket that an earlier process has stored.
     fn inherited(stored: StoredDescriptor, layout: Option<RingLayout>) -> Self {
         let StoredDescriptor { name, fd, .. } = stored;
         let stored_name = Mutex::new(Some(name));

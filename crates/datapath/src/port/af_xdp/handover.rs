@@ -124,6 +124,7 @@ impl XdpAttachment {
         stored
     }
 
+    /// Copies a descriptor for the store under this name.
     fn copy(&self, name: String, fd: &impl AsFd) -> Option<StoredDescriptor> {
         let stored_name = self.is_inherited.then(|| name.clone());
         copy(name, fd, stored_name.as_deref())
@@ -166,18 +167,22 @@ impl StoredNames {
         format!("af_xdp/{}/link/", self.device)
     }
 
+    /// Returns the stored name of the BPF link.
     fn link(&self) -> String {
         format!("{}{}", self.links(), self.mode)
     }
 
+    /// Returns the stored name of the socket that keeps promiscuous mode.
     fn promiscuous(&self) -> String {
         format!("af_xdp/{}/promiscuous", self.device)
     }
 
+    /// Returns the stored name of the socket of a queue.
     fn socket(&self, queue: u32) -> String {
         format!("af_xdp/{}/{queue:04}/socket", self.device)
     }
 
+    /// Returns the stored name of the packet memory of a queue.
     fn memory(&self, queue: u32) -> String {
         format!("af_xdp/{}/{queue:04}/{}", self.device, XdpSocket::memory_layout(self.chunk))
     }

@@ -201,6 +201,7 @@ impl AfXdp {
         Ok(Box::new(queue))
     }
 
+    /// Returns the error of a device from which no frames can be received.
     fn failed(&self, source: io::Error) -> PortError {
         PortError::device("receive from", self.device.name.as_str(), NEEDS, source)
     }

@@ -187,6 +187,7 @@ fn bind(socket: &OwnedFd, queue: DeviceQueue, flags: u16) -> io::Result<()> {
     bind_once(socket.as_fd(), queue, flags)
 }
 
+/// Binds a socket to a queue, without a second attempt.
 fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         #[expect(clippy::cast_possible_truncation, reason = "44")]

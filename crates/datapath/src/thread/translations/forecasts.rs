@@ -193,6 +193,7 @@ impl PacketThread {
         }
     }
 
+    /// Evicts some speculative entries, to make room for other entries.
     fn make_room(&mut self) {
         let Some(mut own) = self.forecasts.take() else { return };
         self.evict_speculative(&mut own, EVICTED_AT_ONCE);

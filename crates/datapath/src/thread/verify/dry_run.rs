@@ -170,6 +170,7 @@ impl<'a> DryRun<'a> {
         Ok(())
     }
 
+    /// Records a punt that pauses the packet, with the effects after it.
     fn wait(
         &mut self,
         punt: &Punt,

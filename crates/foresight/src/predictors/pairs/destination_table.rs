@@ -65,6 +65,7 @@ impl DestinationTable {
         self.destinations.len()
     }
 
+    /// Returns the number of destinations that were removed so far.
     pub(super) const fn removals(&self) -> u64 {
         self.removals
     }

@@ -254,6 +254,7 @@ impl MaskFamily {
         number
     }
 
+    /// Sorts the groups by length, and by recent hits within a length.
     fn put_in_order(&mut self) {
         let groups = &mut self.groups;
         self.order.sort_by_key(|number| groups[*number as usize].rank());
@@ -276,6 +277,7 @@ impl MaskGroup {
             && self.mask == *rule.matching.mask()
     }
 
+    /// Returns the sort key of the group in the search order.
     pub(super) const fn rank(&self) -> (Reverse<u16>, Reverse<u32>) {
         (Reverse(self.length), Reverse(self.hits))
     }

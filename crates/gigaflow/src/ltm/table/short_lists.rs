@@ -143,6 +143,7 @@ impl ShortLists {
         self.add_words(hasher, &words, group, groups);
     }
 
+    /// Adds a group to the list of these masked words.
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than rules")]
     fn add_words(
         &mut self,

@@ -87,6 +87,7 @@ pub(super) fn reproduces<'t>(
     next.is_none()
 }
 
+/// Returns the table that an action enters next, if it enters one.
 fn next_step(action: &Action, here: TableId) -> NextStep {
     match action {
         Action::Resubmit { port: None | Some(PortNo::IN_PORT), table } => {
@@ -214,6 +215,7 @@ impl LookupPacket {
         }
     }
 
+    /// Sets a transport port, in the field of the packet's protocol.
     fn set_port(&mut self, ports: [FieldId; 3], port: u16) {
         if let Some(field) = ports.into_iter().find(|field| self.has(*field)) {
             self.key.set_field(field, port.into());

@@ -118,6 +118,7 @@ impl TableCircuit {
     }
 }
 
+/// Connects the operators of all tables along the plan.
 fn connect(
     circuit: &mut RootCircuit,
     shared: &Arc<Mutex<SharedTables>>,

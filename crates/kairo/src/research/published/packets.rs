@@ -261,6 +261,7 @@ impl TrackedPackets {
         }
     }
 
+    /// Deletes a tracked packet with its sub-traversals.
     fn delete(&mut self, number: u64) {
         let Some(Tracked { sub_traversals, bridge, state, status, .. }) = self.all.remove(&number)
         else {

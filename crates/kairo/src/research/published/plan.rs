@@ -84,6 +84,7 @@ impl CircuitPlan {
         Some(path)
     }
 
+    /// Adds the tables of a bridge; a cycle of tables is repeated in layers.
     fn add_bridge(&mut self, bridge: BridgeId, edges: &TableEdges, layers: usize) {
         let successors =
             |table: TableId| edges.get(&(bridge, table)).into_iter().flatten().copied();

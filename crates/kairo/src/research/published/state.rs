@@ -68,6 +68,7 @@ pub(super) fn word(state: &[u64], index: usize) -> u64 {
     words.get(table_key as usize).copied().unwrap_or_default()
 }
 
+/// Returns the lower 64 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the function returns the lower half")]
 const fn low(value: u128) -> u64 {
     value as u64

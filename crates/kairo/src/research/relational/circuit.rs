@@ -47,6 +47,7 @@ impl LinkCircuit {
     }
 }
 
+/// Connects the inputs and the joins of the circuit.
 fn connect(circuit: &mut RootCircuit, relation: &Arc<Mutex<LinkRelation>>) -> LinkInputs {
     let (visits, visits_input) = circuit.add_input_indexed_zset::<u32, LinkRow>();
     let (projections, projections_input) = circuit.add_input_indexed_zset::<u32, u32>();

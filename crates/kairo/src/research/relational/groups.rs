@@ -158,6 +158,7 @@ impl ProjectedGroups {
         self.masks.get(number as usize)
     }
 
+    /// Returns the number of a projection; adds it if it is new.
     fn number(&mut self, mask: SparseMask) -> u32 {
         let next = position(self.masks.len());
         *self.numbers.entry(mask).or_insert_with_key(|mask| {

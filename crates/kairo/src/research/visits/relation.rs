@@ -131,7 +131,7 @@ impl VisitRelation {
     /// Ends a step with deltas.
     ///
     /// Returns the entries that the deltas make stale. [`Self::evicted_by`] and
-    /// [`Self::first_unsearched`] keep the other results until the next step.
+    /// [`Self::first_unsearched`] keep their values until the next step.
     pub(super) fn finish(&mut self) -> Vec<EntryId> {
         self.deltas.clear();
         self.deltas.shrink_to(DELTAS_CAPACITY);

@@ -5,10 +5,12 @@
 
 use crate::error::{ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER};
 
+/// Returns an error number of the standard.
 const fn standard(kind: u16, code: u16) -> ErrorNumber {
     ErrorNumber::Standard { kind, code }
 }
 
+/// Returns the number of a vendor error of Nicira.
 const fn nicira(kind: u16, code: u16) -> ErrorNumber {
     ErrorNumber::Vendor { vendor: NICIRA_EXPERIMENTER, kind, code }
 }

@@ -213,7 +213,7 @@ async fn commit_during_pass_waits_for_next_pass() {
         let mut pass = pin!(follower.update(&rows, &changed));
         tokio::select! {
             biased;
-            _ = &mut pass => unreachable!("the switch is held, so the pass waits"),
+            _ = &mut pass => unreachable!("changes of the switch are held, so the pass waits"),
             () = async { two.transact(&second_commit()) } => {}
         }
         states.extend(seen.states(&mut one));
