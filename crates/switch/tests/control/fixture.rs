@@ -32,7 +32,7 @@ use tokio::{
 };
 
 /// Maximum time that a test waits.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A frame that makes its packet thread panic.
 pub(crate) const PANIC: &[u8] = b"panic";

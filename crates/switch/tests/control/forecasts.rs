@@ -1,6 +1,6 @@
 //! Forecasts of a running switch: by a predictor, and by announcements.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_switch::{
@@ -9,7 +9,7 @@ use shunt_switch::{
 use tokio::time::sleep;
 
 use crate::{
-    fixture::{SwitchFixture, wait_until},
+    fixture::{SwitchFixture, WAIT_MAX, wait_until},
     nic::NicFixture,
 };
 
@@ -32,6 +32,20 @@ fn source(fixture: &SwitchFixture, name: &str) -> ForecastSourceStatus {
 fn known_source(fixture: &SwitchFixture, name: &str) -> Option<ForecastSourceStatus> {
     let sources = fixture.switch.forecasts().sources;
     sources.into_iter().find(|own| own.source == name)
+}
+
+/// Waits until `is_true` of a source. A failure shows all sources.
+async fn wait_for_source(
+    fixture: &SwitchFixture,
+    name: &str,
+    is_true: impl Fn(&ForecastSourceStatus) -> bool,
+) {
+    let deadline = Instant::now() + WAIT_MAX;
+    while !known_source(fixture, name).is_some_and(|own| is_true(&own)) {
+        let status = fixture.switch.forecasts();
+        assert!(Instant::now() < deadline, "{status:?}");
+        sleep(Duration::from_millis(2)).await;
+    }
 }
 
 fn packet([from, to]: [u8; 2], [source, target]: [u16; 2]) -> Vec<u8> {
@@ -85,13 +99,28 @@ async fn reply_hits_on_another_thread() {
         "in_port=p2,udp,tp_src=53,actions=output:p1",
     ];
     fixture.switch.add_rules("br0", &rules).await.unwrap();
-    client.send(&packet([1, 2], [4000, 53]));
-    server.next_received().await;
-    wait_until(|| source(&fixture, "reply").installed == 1).await;
-    server.send(&packet([2, 1], [53, 4000]));
+    let mut port = 4000;
+    let mut refused = 0;
+    let refusals = |own: &ForecastSourceStatus| -> u64 {
+        own.refused.iter().map(|(_, count)| count).sum()
+    };
+    // A forecast is refused as long as the thread of `p2` has not published its new port.
+    loop {
+        client.send(&packet([1, 2], [port, 53]));
+        server.next_received().await;
+        let is_settled = |own: &ForecastSourceStatus| own.installed == 1 || refusals(own) > refused;
+        wait_for_source(&fixture, "reply", is_settled).await;
+        let status = source(&fixture, "reply");
+        if status.installed == 1 {
+            break;
+        }
+        port += 1;
+        refused = refusals(&status);
+    }
+    server.send(&packet([2, 1], [53, port]));
     client.next_received().await;
-    wait_until(|| source(&fixture, "reply").hits == 1).await;
-    assert_eq!(fixture.switch.forecasts().upcalls, 1);
+    wait_for_source(&fixture, "reply", |own| own.hits == 1).await;
+    assert_eq!(fixture.switch.forecasts().upcalls, refused + 1);
     // An announced flow gets entries only on the packet thread of its port.
     let flow = "in_port=p2,udp,nw_src=10.0.0.7,nw_dst=10.0.0.1,tp_src=54,tp_dst=8";
     let announced = fixture.switch.announce("br0", &[flow], MINUTE).unwrap();
