@@ -101,9 +101,8 @@ async fn reply_hits_on_another_thread() {
     fixture.switch.add_rules("br0", &rules).await.unwrap();
     let mut port = 4000;
     let mut refused = 0;
-    let refusals = |own: &ForecastSourceStatus| -> u64 {
-        own.refused.iter().map(|(_, count)| count).sum()
-    };
+    let refusals =
+        |own: &ForecastSourceStatus| -> u64 { own.refused.iter().map(|(_, count)| count).sum() };
     // A forecast is refused as long as the thread of `p2` has not published its new port.
     loop {
         client.send(&packet([1, 2], [port, 53]));
