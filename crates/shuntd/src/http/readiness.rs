@@ -113,6 +113,7 @@ mod tests {
             peer_problem: None,
             mtu_problem: None,
             user_problem: None,
+            nic_problem: None,
             mac_problem: None,
             device: None,
             link_mode: LinkMode::default(),

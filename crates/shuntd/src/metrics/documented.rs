@@ -63,6 +63,7 @@ fn port_status() -> BridgePortStatus {
         peer_problem: None,
         mtu_problem: None,
         user_problem: None,
+        nic_problem: None,
         mac_problem: None,
         device: None,
         link_mode: LinkMode::default(),

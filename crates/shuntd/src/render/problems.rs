@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// Returns the reason for another MTU, and the other users of the device.
+/// Returns the problems of a port: MTU, other users of the device, and NIC.
 pub(super) fn port_problems(port: &Value) -> String {
-    let problems = [&port["mtu_problem"], &port["user_problem"]];
+    let problems = [&port["mtu_problem"], &port["user_problem"], &port["nic_problem"]];
     problems.into_iter().filter_map(Value::as_str).map(|problem| format!("; {problem}")).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Tests of a NIC that an operator removes.
+//! Tests of a NIC that an operator removes, and of ports that a NIC does not have.
 
 use serde_json::Value;
 
@@ -22,4 +22,23 @@ fn nic_is_removed_by_setting_without_warning() {
     daemon.answer(&["exit"]);
     daemon.process.wait().unwrap();
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
+}
+
+/// The port numbers of the P4 program have nine bits.
+#[test]
+fn a_port_that_is_not_on_the_nic_is_shown() {
+    let daemon = Daemon::start(
+        "[caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"127.0.0.1:9\"\n\
+         [[bridge]]\nname = \"br0\"\n\
+         [[bridge.port]]\nname = \"p1\"\ntype = \"null\"\nnumber = 509\n\
+         [[bridge.port]]\nname = \"p2\"\ntype = \"null\"\nnumber = 510\n",
+    );
+    let problem = "; not on the NIC: its P4 program has ports 1 to 509: give the port a `number` \
+                   up to 509";
+    for command in ["show", "ports"] {
+        let shown = daemon.answer(&[command]);
+        let with_problem: Vec<_> = shown.lines().filter(|line| line.contains(problem)).collect();
+        let [line] = with_problem.as_slice() else { panic!("{shown}") };
+        assert!(line.contains("p2"), "{line}");
+    }
 }

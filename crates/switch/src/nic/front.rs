@@ -363,6 +363,14 @@ impl NicFront {
         self.number(bridge, number, &state.config).is_some()
     }
 
+    /// Returns the reason why the NIC does not have a port of its bridge.
+    ///
+    /// `None` if the NIC has the port, or another option keeps the port away from the NIC.
+    pub(crate) fn port_problem(&self, number: u32) -> Option<String> {
+        let advice = advice_for_missing(&self.state.lock().config, number)?;
+        Some(format!("not on the NIC: {advice}"))
+    }
+
     /// Returns the capabilities of the NIC for packets of a port.
     ///
     /// `None` if the NIC does not have the port.

@@ -19,7 +19,7 @@ use shunt_pipeline::{BridgeId, Pipeline, PriorityTags, QinqEthtype, QueueId, Tim
 
 use crate::{
     config,
-    nic::NicStatus,
+    nic::{NicFront, NicStatus},
     ports::{
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
@@ -171,6 +171,9 @@ pub struct BridgePortStatus {
     /// Other users of the device of the port, and what to do about them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_problem: Option<String>,
+    /// Reason why the NIC in front of the bridge does not have the port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nic_problem: Option<String>,
     /// Reason why the configured MAC address is not in force.
     #[serde(skip)]
     pub mac_problem: Option<String>,
@@ -281,7 +284,13 @@ impl Switch {
     ) -> (Vec<BridgeStatus>, RemovedPortLosses) {
         let nic = self.control.nic.status();
         let (mut bridges, removed) = self.openflow.bridge_status(nic.as_ref(), names);
+        let front = self.control.nic.front();
         for bridge in &mut bridges {
+            if bridge.nic.is_some()
+                && let Some(front) = &front
+            {
+                bridge.add_nic_problems(front);
+            }
             // The bridge may have been removed meanwhile.
             if let Ok(id) = self.control.bridges.id(&bridge.name) {
                 self.control.exports.add_status(id, bridge);
@@ -329,6 +338,14 @@ impl BridgeStatus {
             (bridge.id, status)
         };
         bridges.iter().map(of).collect()
+    }
+
+    /// Adds the reasons why ports of the bridge are not on its NIC.
+    fn add_nic_problems(&mut self, nic: &NicFront) {
+        // Patch ports have no packets of their own.
+        for port in self.ports.iter_mut().filter(|port| port.datapath.is_some()) {
+            port.nic_problem = nic.port_problem(port.number);
+        }
     }
 }
 
@@ -468,6 +485,8 @@ fn port_status(
         peer_problem: bridges.peer_problem(port),
         mtu_problem: port.mtu_problem(),
         user_problem: port.user_problem(),
+        // The NIC adds its problem.
+        nic_problem: None,
         mac_problem: bridges.find(bridge).ok().and_then(|own| port.mac_problem(own)),
         device: port.device.filter(|_| port.open.is_some()),
         link_mode: port.link_mode,
