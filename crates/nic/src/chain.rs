@@ -323,6 +323,7 @@ impl NicChain {
     }
 }
 
+/// Returns the rule of an entry, and whether it punts.
 fn split(meaning: Meaning) -> (LtmRule, bool) {
     match meaning {
         Meaning::Rule(rule) => (rule, false),

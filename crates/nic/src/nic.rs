@@ -60,6 +60,7 @@ impl NicPort {
         Ok(Self { number, port: open(spec)?, representor: representor.map(open).transpose()? })
     }
 
+    /// Opens the port and its representor.
     fn split(self) -> Result<OpenPort, PortError> {
         let representor = self.representor.map(PortSide::open).transpose()?;
         let port = PortSide::open(self.port)?;
@@ -83,6 +84,7 @@ pub struct Nic {
 struct RulesGuard(Arc<Mutex<NicChain>>);
 
 impl RulesGuard {
+    /// Removes all rules.
     fn clear(&self) {
         self.0.lock().clear();
     }

@@ -200,6 +200,7 @@ pub(crate) fn rewrite<'a>(
     }
 }
 
+/// Returns the TCI of the outer VLAN tag.
 fn tci(key: &FlowKey) -> u16 {
     u16::try_from(key.field(FieldId::VlanTci)).unwrap_or(0)
 }

@@ -113,6 +113,7 @@ impl StageTable {
     }
 }
 
+/// Hashes the words of a masked key.
 fn hash(seed: u64, values: impl Iterator<Item = u64>) -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = SeededState::with_seed(seed).build_hasher();

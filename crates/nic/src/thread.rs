@@ -418,6 +418,7 @@ impl NicWorker {
         has_worked
     }
 
+    /// Sends a packet-out of the controller.
     fn send_outgoing(&mut self, packet: OutgoingPacket) {
         let OutgoingPacket { port, is_resubmitted, payload } = packet;
         self.shared.traffic.count_received(1);
@@ -449,6 +450,7 @@ impl NicWorker {
         self.punted = punted;
     }
 
+    /// Looks up the packets of a burst in the stages, and forwards them.
     fn walk_burst(&mut self, number: u16, origin: Origin) {
         if self.burst.is_empty() {
             return;

@@ -56,6 +56,7 @@ pub fn parse_classbench(text: &str) -> Result<Vec<PriorityRule<5>>, ClassBenchEr
 /// The refused words, and a description of the expected words.
 type RefusedWords = (String, &'static str);
 
+/// Parses a line into the lowest and the highest value of each field.
 fn rule(line: &str) -> Result<([u32; 5], [u32; 5]), RefusedWords> {
     let words: Vec<&str> = line.trim_start().trim_start_matches('@').split_whitespace().collect();
     let [source, destination, a, colon, b, c, other_colon, d, protocol, ..] = words[..] else {
@@ -69,6 +70,7 @@ fn rule(line: &str) -> Result<([u32; 5], [u32; 5]), RefusedWords> {
     Ok((ranges.map(|(low, _)| low), ranges.map(|(_, high)| high)))
 }
 
+/// Parses an address prefix into its lowest and its highest address.
 fn prefix(word: &str) -> Result<(u32, u32), RefusedWords> {
     let parsed = word.split_once('/').and_then(|(address, length)| {
         let address: std::net::Ipv4Addr = address.parse().ok()?;
@@ -79,6 +81,7 @@ fn prefix(word: &str) -> Result<(u32, u32), RefusedWords> {
     parsed.ok_or_else(|| (word.to_owned(), "an IPv4 prefix"))
 }
 
+/// Parses a range of ports.
 fn ports(low: &str, high: &str) -> Result<(u32, u32), RefusedWords> {
     let parsed = low.parse::<u16>().ok().zip(high.parse::<u16>().ok());
     let parsed = parsed.filter(|(low, high)| low <= high);
@@ -87,6 +90,7 @@ fn ports(low: &str, high: &str) -> Result<(u32, u32), RefusedWords> {
         .ok_or_else(|| (format!("{low} : {high}"), "a port range"))
 }
 
+/// Parses a protocol with its mask into a range.
 fn proto(word: &str) -> Result<(u32, u32), RefusedWords> {
     let byte = |word: &str| u8::from_str_radix(word.trim_start_matches("0x"), 16).ok();
     let parsed = word.split_once('/').and_then(|(value, mask)| match byte(mask)? {

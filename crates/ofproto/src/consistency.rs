@@ -122,6 +122,7 @@ impl KnownPacket {
         Self { key: matching.key(), mask, context: ActionContext::Rule, absent }
     }
 
+    /// Checks a list of actions in their order.
     fn walk(&mut self, actions: &[Action]) -> Result<(), RequestRefusal> {
         actions.iter().try_for_each(|action| {
             // An unsupported action is refused as unsupported, before its context and arguments are
@@ -139,6 +140,7 @@ impl KnownPacket {
         })
     }
 
+    /// Checks one action, and records its effect on the packet.
     fn step(&mut self, action: &Action) -> Result<(), ErrorCode> {
         use FieldId::{SctpDst, SctpSrc, TcpDst, TcpSrc, UdpDst, UdpSrc};
 
@@ -268,6 +270,7 @@ impl KnownPacket {
         self.key.field(field) & self.mask.field(field)
     }
 
+    /// Checks a write to a field, and records the value if others depend on it.
     fn set(&mut self, field: FieldId, value: u128, mask: u128) -> Result<(), ErrorCode> {
         self.need(field)?;
         // `VlanTci` is the only writable field with a value that decides whether other fields

@@ -45,14 +45,17 @@ pub const ONF_EXPERIMENTER: u32 = 0x4f4e_4600;
 /// Experimenter id of Nicira.
 pub const NICIRA_EXPERIMENTER: u32 = 0x0000_2320;
 
+/// Returns an error number of the standard.
 const fn standard(kind: u16, code: u16) -> ErrorNumber {
     ErrorNumber::Standard { kind, code }
 }
 
+/// Returns the number of an error of an ONF extension.
 const fn onf(code: u16) -> ErrorNumber {
     ErrorNumber::Experimenter { experimenter: ONF_EXPERIMENTER, code }
 }
 
+/// Returns the number of a vendor error of Nicira.
 const fn nicira(code: u16) -> ErrorNumber {
     ErrorNumber::Experimenter { experimenter: NICIRA_EXPERIMENTER, code }
 }

@@ -90,6 +90,7 @@ impl PausedPackets {
     /// Offset of the number in a token.
     const NUMBER_AT: usize = PauseToken::HEADER.len();
 
+    /// Returns the token of a paused packet, which no peer can forge.
     fn token(&self, number: u64) -> PauseToken {
         let mut bytes = [0; PauseToken::LEN];
         let parts = [

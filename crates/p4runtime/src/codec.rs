@@ -204,14 +204,17 @@ pub(crate) fn put_key(
     Ok(())
 }
 
+/// Returns the priority of the table entry of a rule.
 fn priority(rule: &LtmRule) -> i32 {
     i32::from(rule.length.max(1))
 }
 
+/// Returns a tag as the table key has it.
 fn wire_tag(tag: Tag) -> Result<u128, Refusal> {
     u16::try_from(tag.number()).map(u128::from).map_err(|_| Refusal::Tag(TAG_BITS))
 }
 
+/// Writes the match of a rule.
 fn put_match(sink: &mut impl EntrySink, rule: &LtmRule) -> Result<(), Refusal> {
     let (key, mut left) = (rule.matching.key(), FlowMask::from(rule.matching.mask()));
     drop_implied(&key, &mut left)?;
@@ -292,6 +295,7 @@ fn drop_implied_writes(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal
     Ok(())
 }
 
+/// Writes the action of a rule.
 fn put_action(
     sink: &mut impl EntrySink,
     ports: &Ports,
@@ -388,10 +392,12 @@ fn output_port(
     if plain.unless_ingress || differs { Ok(number) } else { Err(Refusal::Actions) }
 }
 
+/// Returns a mask of `width` ones.
 const fn ones(width: u16) -> u128 {
     if width >= 128 { u128::MAX } else { (1 << width) - 1 }
 }
 
+/// Returns the first field that a mask has bits of.
 fn first_field(mask: &FlowMask) -> Option<FieldId> {
     FieldId::all().find(|field| mask.field(*field) != 0)
 }

@@ -365,6 +365,7 @@ pub enum DeviceLimit {
 impl DeviceLimit {
     const ALL: [Self; 2] = [Self::Masks, Self::KeyBits];
 
+    /// Returns the limit of the device that the error is about.
     const fn of(error: &EntityError) -> Option<Self> {
         match error {
             EntityError::Masks => Some(Self::Masks),

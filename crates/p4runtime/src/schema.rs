@@ -338,6 +338,7 @@ fn id_of(
     if is_right && id & 0x00ff_ffff != 0 { Ok(id) } else { Err(SchemaError::Id { id, kind }) }
 }
 
+/// Returns the number of bytes of a field of `bits` bits.
 fn width(bits: i32) -> Result<usize, SchemaError> {
     let fits = (1..=WIDTH_MAX).contains(&bits);
     usize::try_from(bits).ok().filter(|_| fits).ok_or(SchemaError::Width(bits))

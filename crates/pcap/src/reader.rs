@@ -132,6 +132,7 @@ impl<R: Read> PcapReader<R> {
         Ok(Some((time, original)))
     }
 
+    /// Returns the error of this file at the current packet.
     fn failed(&self, problem: PcapProblem) -> PcapError {
         PcapError { name: self.name.clone(), number: self.number, problem }
     }
@@ -152,6 +153,7 @@ fn fill(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
+/// Reads the number at index `index` of 32-bit numbers.
 fn word(bytes: &[u8], index: usize, order: ByteOrder) -> u32 {
     let (words, _) = bytes.as_chunks::<4>();
     words.get(index).copied().map_or(0, order)

@@ -137,6 +137,7 @@ impl OutputError {
     }
 }
 
+/// Returns whether the disk is full.
 fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }

@@ -48,6 +48,7 @@ pub static FIGURES: LazyLock<Vec<Figure>> =
 /// The published figures, one in a line.
 static TABLE: &str = include_str!("../data/vswitch-thesis.tsv");
 
+/// Parses a line of the table of published figures.
 fn row(line: &'static str) -> Option<Figure> {
     let mut words = line.split('\t');
     let metric = words.next().filter(|word| !word.starts_with('#'))?;

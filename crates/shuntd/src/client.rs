@@ -269,6 +269,7 @@ fn change(
     Ok(())
 }
 
+/// Prints remarks of the daemon on standard error.
 #[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn print_remarks(remarks: &str) {
     remarks.lines().for_each(|remark| eprintln!("shuntctl: {remark}"));
@@ -334,6 +335,7 @@ fn show(
     Ok(())
 }
 
+/// Parses JSON; a wrong text is null.
 fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }

@@ -565,6 +565,7 @@ fn log_ready(arguments: &Arguments, config: &shunt_switch::Config, socket: &Path
     );
 }
 
+/// Returns a function that makes the error of a failed system call.
 fn system(doing: &str) -> impl FnOnce(io::Error) -> DaemonError {
     let doing = doing.to_owned();
     move |source| DaemonError::System { doing, source }

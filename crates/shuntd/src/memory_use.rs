@@ -20,6 +20,7 @@ pub(crate) fn resident(engine: u64) -> io::Result<BTreeMap<&'static str, u64>> {
     Ok(by_use(&fs::read_to_string("/proc/self/smaps")?, engine))
 }
 
+/// Returns the resident memory by use, from `/proc/PID/smaps`.
 fn by_use(maps: &str, engine: u64) -> BTreeMap<&'static str, u64> {
     let mut uses = BTreeMap::new();
     let mut current = "other";

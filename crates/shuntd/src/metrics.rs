@@ -231,6 +231,7 @@ fn nic(text: &mut MetricsText, status: &NicStatus) {
     }
 }
 
+/// Returns the number of a value as a label.
 fn numbered<T>((value, number): (&T, u32)) -> (String, &T) {
     (number.to_string(), value)
 }

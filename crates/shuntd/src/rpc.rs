@@ -220,6 +220,7 @@ impl Objects {
         ParsedObject::Incomplete
     }
 
+    /// Reads one byte, and follows strings and braces.
     const fn step(&mut self, byte: u8) {
         self.text = match (self.text, byte) {
             (StringState::Outside, b'"') | (StringState::Escaped, _) => StringState::Inside,

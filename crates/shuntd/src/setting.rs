@@ -384,17 +384,20 @@ pub(crate) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
     }
 }
 
+/// Parses the type of a port.
 fn port_type(value: &str) -> Result<PortType, String> {
     let names = PortType::ALL.map(PortType::name);
     PortType::find(value).ok_or_else(|| unknown("port type", value, &names))
 }
 
+/// Parses the mode of an `af_xdp` port.
 fn xdp_mode(value: &str) -> Result<XdpMode, String> {
     let known = XdpMode::ALL.map(XdpMode::name);
     let found = XdpMode::ALL.into_iter().find(|mode| mode.name() == value);
     found.ok_or_else(|| unknown("value of xdp_mode", value, &known))
 }
 
+/// Parses the mode of a socket.
 fn socket_mode(value: &str) -> Result<SocketMode, String> {
     match value {
         "client" => Ok(SocketMode::Client),
@@ -436,6 +439,7 @@ fn set_memif(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Str
     Ok(true)
 }
 
+/// Parses how often a capture is repeated.
 fn repeat(value: &str) -> Result<Repeat, String> {
     match value {
         "once" => Ok(Repeat::Once),

@@ -103,6 +103,7 @@ impl Switch {
         Ok(PreloadStatus::of(&self.ticket(number)?.counts()))
     }
 
+    /// Returns the ticket of a preload.
     fn ticket(&self, number: u64) -> Result<Arc<ForecastTicket>, TraceError> {
         let ticket = self.control.plane.foresight().tickets().lock().find(number);
         ticket.ok_or(TraceError::NoSuchPreload { number, kept: TICKETS_MAX })

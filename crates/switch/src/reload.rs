@@ -183,6 +183,7 @@ pub(crate) fn resumed(saved: &Config, loaded: &Config, file: &Config) -> Config 
     resumed
 }
 
+/// Returns the bridges of a configuration by name.
 fn bridges(config: &Config) -> BTreeMap<&str, &BridgeOptions> {
     config.bridges.iter().map(|bridge| (bridge.name.as_str(), bridge)).collect()
 }

@@ -126,6 +126,7 @@ impl VhostDevice {
         Ok(None)
     }
 
+    /// Returns the state of a queue, if the number is valid.
     fn vring(&mut self, queue: u32) -> Result<(u16, &mut Vring), ProtocolError> {
         let number = u16::try_from(queue).ok().filter(|number| *number < QUEUES_MAX);
         let number = number.ok_or(ProtocolError::NoSuchQueue { queue, max: QUEUES_MAX })?;
@@ -216,6 +217,7 @@ impl VhostDevice {
         Ok(())
     }
 
+    /// Restarts all queues, because their memory has changed.
     fn restart_all(&mut self) {
         let queues: Vec<u16> = self.vrings.keys().copied().collect();
         queues.into_iter().for_each(|queue| self.restart(queue));
@@ -339,6 +341,7 @@ pub(crate) const fn direction(queue: u16) -> Direction {
     if is_from_guest(queue) { Direction::FromGuest } else { Direction::ToGuest }
 }
 
+/// Replies with a number.
 fn number(number: u64) -> Result<Option<VhostReply>, ProtocolError> {
     Ok(Some(VhostReply::Number(number)))
 }

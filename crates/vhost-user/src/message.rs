@@ -137,6 +137,7 @@ impl VringDescriptor {
     /// The bit of a message without a file descriptor.
     const NO_DESCRIPTOR: u64 = 1 << 8;
 
+    /// Reads the queue and the flag of a vring message.
     fn of(number: u64) -> Self {
         let has_descriptor = number & Self::NO_DESCRIPTOR == 0;
         Self { queue: u32::try_from(number & Self::QUEUE_MASK).unwrap_or_default(), has_descriptor }

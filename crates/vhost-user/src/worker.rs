@@ -107,6 +107,7 @@ impl FrameReceiver {
         pairs.saturating_sub(self.worker).div_ceil(self.queues.workers())
     }
 
+    /// Returns the number of the queue that the worker polls in a turn.
     fn queue(&self, turn: u16) -> u16 {
         2 * (self.worker + turn * self.queues.workers()) + 1
     }

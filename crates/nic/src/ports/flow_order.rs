@@ -113,10 +113,12 @@ impl QueueOrder {
         }
     }
 
+    /// Returns the bucket of the flows with this hash.
     fn bucket(&mut self, hash: u64) -> &mut FlowBucket {
         &mut self.buckets[bucket_of(hash)]
     }
 
+    /// Returns whether packets of the flow may still be in the switch.
     fn is_diverted(&self, hash: u64) -> bool {
         self.buckets[bucket_of(hash)].last_diverted > self.cleared
     }
@@ -144,6 +146,7 @@ impl FlowOrder {
         self.held_count > 0 || self.queues.iter().any(|queue| queue.diverted > queue.cleared)
     }
 
+    /// Returns the index of the queue for a hash.
     fn queue_index(&self, hash: u64) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "there are few queues")]
         {

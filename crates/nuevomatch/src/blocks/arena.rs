@@ -182,6 +182,7 @@ impl<const N: usize> RuleArena<N> {
         self.unused[usize::from(run.blocks)].push(run.first);
     }
 
+    /// Returns the position of a rule in a run.
     fn position(&self, run: BlockRun, rule: &PriorityRule<N>) -> Option<usize> {
         let rank = rule.rank();
         let same = |at: &usize| self.rank(run.first, *at) == rank && self.rule(run, *at) == *rule;
@@ -211,6 +212,7 @@ impl<const N: usize> RuleArena<N> {
         self.layout.value(self.block(first, at), at % BLOCK_RULES)
     }
 
+    /// Returns the lines of block `at` of a run.
     #[inline]
     fn block(&self, first: u32, at: usize) -> &[Line] {
         let line = first as usize + at / BLOCK_RULES * self.layout.lines();

@@ -370,16 +370,19 @@ impl ArrayOffset {
         [&quarters[0], &quarters[1], &quarters[2], &quarters[3]]
     }
 
+    /// Reads the word of the rule at position `at` of a block.
     #[inline]
     pub(crate) fn word(self, block: &[Line], at: usize) -> u32 {
         self.line(block).0[at]
     }
 
+    /// Reads the half word of the rule at position `at` of a block.
     pub(crate) fn half(self, block: &[Line], at: usize) -> u32 {
         let (word, shift) = self.position(at, 2);
         block[word / LINE_WORDS].0[word % LINE_WORDS] >> shift & 0xffff
     }
 
+    /// Reads the byte of the rule at position `at` of a block.
     pub(crate) fn byte(self, block: &[Line], at: usize) -> u32 {
         let (word, shift) = self.position(at, 1);
         block[word / LINE_WORDS].0[word % LINE_WORDS] >> shift & 0xff

@@ -93,6 +93,7 @@ fn visited_share(position: u32, rules: usize) -> usize {
     (matched * (UNMATCHED_ONE_IN - 1) + PERMILLE) / UNMATCHED_ONE_IN
 }
 
+/// Returns the estimated cost of a lookup in one iSet.
 fn set_cost(set: &PlannedSet, rules: usize, is_first: bool) -> usize {
     let cover = &set.cover;
     let members = cover.members.len().max(1);

@@ -121,6 +121,7 @@ impl Neurons {
     }
 }
 
+/// The activation function of the neurons.
 fn relu(value: f64) -> f64 {
     if value > 0.0 { value } else { 0.0 }
 }

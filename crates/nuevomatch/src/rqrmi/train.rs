@@ -63,6 +63,7 @@ impl Model {
     }
 }
 
+/// Checks that the starts are ascending, and not too many.
 fn check(starts: &[u32]) -> Result<(), TrainingError> {
     if starts.is_empty() {
         return Err(TrainingError::Empty);

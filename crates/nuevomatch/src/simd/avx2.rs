@@ -128,6 +128,7 @@ fn prefixes(values: &Line, shifts: &[u32; 4], key: u32) -> u16 {
     equal(load_half(first), shifts) | equal(load_half(second), _mm_srli_si128::<8>(shifts)) << 8
 }
 
+/// Returns the ranges of 16 words that contain `key`, as one bit each.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn words(low: &Line, high: &Line, key: u32) -> u16 {
@@ -143,6 +144,7 @@ fn words(low: &Line, high: &Line, key: u32) -> u16 {
         | contains(load_half(more_low), load_half(more_high)) << 8
 }
 
+/// Returns the ranges of 16 half words that contain `key`, as one bit each.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn halves(low: &[u32; 8], high: &[u32; 8], key: u32) -> u16 {
@@ -154,6 +156,7 @@ fn halves(low: &[u32; 8], high: &[u32; 8], key: u32) -> u16 {
     half_mask(both)
 }
 
+/// Returns the ranges of 16 bytes that contain `key`, as one bit each.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn bytes(low: &[u32; 4], high: &[u32; 4], key: u32) -> u16 {

@@ -130,6 +130,7 @@ fn prefixes(values: &Line, shifts: &[u32; 4], key: u32) -> u16 {
     _mm512_testn_epi32_mask(differ, differ)
 }
 
+/// Returns the ranges of 16 words that contain `key`, as one bit each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn words(low: &Line, high: &Line, key: u32) -> u16 {
@@ -138,6 +139,7 @@ fn words(low: &Line, high: &Line, key: u32) -> u16 {
     _mm512_cmple_epu32_mask(low, key) & _mm512_cmpge_epu32_mask(high, key)
 }
 
+/// Returns the ranges of 16 half words that contain `key`, as one bit each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn halves(low: &[u32; 8], high: &[u32; 8], key: u32) -> u16 {
@@ -146,6 +148,7 @@ fn halves(low: &[u32; 8], high: &[u32; 8], key: u32) -> u16 {
     _mm256_cmple_epu16_mask(low, key) & _mm256_cmpge_epu16_mask(high, key)
 }
 
+/// Returns the ranges of 16 bytes that contain `key`, as one bit each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn bytes(low: &[u32; 4], high: &[u32; 4], key: u32) -> u16 {

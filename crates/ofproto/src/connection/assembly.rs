@@ -81,6 +81,7 @@ impl Assemblies {
         self.0.values().map(|assembly| assembly.touched.after(limits.assembly_timeout)).min()
     }
 
+    /// Begins to assemble a request in several parts.
     fn begin(
         &mut self,
         xid: Xid,

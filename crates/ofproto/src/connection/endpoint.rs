@@ -214,6 +214,7 @@ impl Connection {
         has_room || !self.wants(event)
     }
 
+    /// Returns whether the peer has subscribed to an event.
     fn wants(&self, event: &ControllerEvent) -> bool {
         matches!(self.phase, Phase::Open) && self.subscription.wants(event, self.role(), self.codec)
     }
@@ -473,6 +474,7 @@ impl Connection {
         }
     }
 
+    /// Sends an echo request to a silent peer, or closes its connection.
     fn tick_probe(&mut self, now: Time) {
         if self.output.waiting() > 0 {
             // The peer does not read, so it cannot answer: the stall timeout applies.

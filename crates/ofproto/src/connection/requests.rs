@@ -146,6 +146,7 @@ impl Connection {
         Ok(())
     }
 
+    /// Applies a modification; its version is then the last change of the peer.
     fn modify<H: Host>(
         &mut self,
         xid: Xid,

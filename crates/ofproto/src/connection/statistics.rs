@@ -105,6 +105,7 @@ pub(super) fn reply(request: &MultipartRequest, host: &impl Host, codec: Codec) 
     }
 }
 
+/// Returns the statistics of one group, or of all groups.
 fn groups(group: Option<GroupId>, host: &impl Host) -> Vec<GroupStatistics> {
     let (now, users) = (host.now(), host.group_users());
     let mut groups = host.groups();
@@ -113,6 +114,7 @@ fn groups(group: Option<GroupId>, host: &impl Host) -> Vec<GroupStatistics> {
     groups.iter().map(|own| GroupStatistics::of(own, references(own), now)).collect()
 }
 
+/// Returns the statistics of one meter, or of all meters.
 fn meters(meter: Option<MeterId>, host: &impl Host) -> Vec<MeterStatistics> {
     let (now, users) = (host.now(), host.meter_users());
     let mut meters = host.meters();
@@ -152,6 +154,7 @@ fn meter_features() -> MeterFeatures {
     }
 }
 
+/// Returns the totals of the rules that a filter selects.
 fn aggregate(filter: &RuleFilter, host: &impl Host) -> AggregateStatistics {
     let rules = host.rules(filter);
     let mut totals = AggregateStatistics {

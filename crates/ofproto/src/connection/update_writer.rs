@@ -136,6 +136,7 @@ impl UpdateWriter {
     }
 }
 
+/// Begins a reply to a flow monitor.
 fn begin(codec: Codec, xid: Xid) -> PartWriter {
     codec.part_writer(xid, &MultipartReply::FlowMonitor(Vec::new()))
 }

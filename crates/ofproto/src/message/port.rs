@@ -96,6 +96,7 @@ impl PortMod {
     /// Returns the settings of a port with settings `old` after this change.
     #[must_use]
     pub const fn apply_to(&self, old: PortConfig) -> PortConfig {
+        /// Returns the new flag if the mask selects it, else the old flag.
         const fn select_flag(mask: bool, new: bool, old: bool) -> bool {
             if mask { new } else { old }
         }

@@ -214,6 +214,7 @@ impl MonitorQueueState {
         self.paused.as_ref().is_none_or(|pending| pending.versions.is_empty())
     }
 
+    /// Queues the changes of a version.
     fn push(&mut self, recorded: RecordedChanges) {
         self.changes_count = self.changes_count.saturating_add(recorded.changes.len());
         self.waiting.push_back(QueuedChanges::Changes(recorded));

@@ -143,6 +143,7 @@ async fn send(writer: &mut (impl AsyncWrite + Unpin), output: Option<&[u8]>) -> 
     }
 }
 
+/// Returns the future that ends when the host has done the wait.
 fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {
     match wait {
         Wait::Adopted(version) => Box::pin(host.adopted(version)),

@@ -67,6 +67,7 @@ fn encode_operation(
     })
 }
 
+/// Encodes the columns of a row.
 fn row(
     table: &TableDefinition,
     columns: &[(String, Datum)],
@@ -76,6 +77,7 @@ fn row(
     columns.iter().map(column).collect()
 }
 
+/// Encodes a mutation for each column.
 fn mutations(
     table: &TableDefinition,
     columns: &[(String, Datum)],

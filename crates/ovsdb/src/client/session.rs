@@ -242,6 +242,7 @@ impl ReplicaSession {
         }
     }
 
+    /// Sends a request, and remembers its kind until the reply.
     fn request(&mut self, method: &str, params: Value, request: ClientRequest) {
         self.next_id = self.next_id.wrapping_add(1);
         let members = [("id", self.next_id.into()), ("method", method.into()), ("params", params)];
@@ -396,6 +397,7 @@ impl ReplicaSession {
         Ok(())
     }
 
+    /// Applies an update notification to the rows.
     fn update(&mut self, updates: &Value, format: UpdateFormat) -> Result<(), OvsdbClientError> {
         // Before the monitor reply, an update does not fit the rows of the last connection.
         let replica = self.replica.as_mut().filter(|_| self.is_current).ok_or(EARLY_UPDATE)?;

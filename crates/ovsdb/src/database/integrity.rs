@@ -175,6 +175,7 @@ pub(super) fn prune_weak_references(set: &mut WorkingSet<'_>) -> Result<(), Tran
     Ok(())
 }
 
+/// Removes weak references to rows that do not exist.
 fn prune_row(
     set: &mut WorkingSet<'_>,
     table: usize,

@@ -200,6 +200,7 @@ pub(crate) enum ReplayError {
 }
 
 impl ReplayError {
+    /// Adds the path of the log to the error.
     fn in_file(self, path: &Path) -> LogError {
         let path: PathBuf = path.to_owned();
         match self {
@@ -247,6 +248,7 @@ pub(crate) fn replay(database: &mut Database, bytes: &[u8]) -> Result<ReadLog, R
     Ok(ReadLog { length: length(&reader), snapshot_length })
 }
 
+/// Returns the number of bytes that were read.
 fn length(reader: &RecordReader<'_>) -> u64 {
     u64::try_from(reader.offset()).unwrap_or(u64::MAX)
 }

@@ -75,6 +75,7 @@ const MAGIC: &str = "OVSDB JSON ";
 /// Maximum length of the first line of a record, in bytes.
 const HEADER_BYTES_MAX: usize = 128;
 
+/// Parses the first line of a record: the length and the checksum.
 fn header(line: &[u8]) -> Option<(usize, &str)> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (length, sum) = line.strip_prefix(MAGIC)?.split_once(' ')?;
@@ -97,10 +98,12 @@ fn has_record(bytes: Option<&[u8]>) -> bool {
     false
 }
 
+/// Returns the first position of `pattern`.
 fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
     bytes.windows(pattern.len()).position(|window| window == pattern)
 }
 
+/// Returns the SHA-1 checksum in hexadecimal form.
 fn checksum(bytes: &[u8]) -> String {
     Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -106,6 +106,7 @@ fn add_request<'a>(
     Ok(clauses.unwrap_or_default())
 }
 
+/// Parses the columns that a request names.
 fn named_columns(json: &Value, table: &TableDefinition) -> Result<Vec<ColumnId>, TransactionError> {
     let wrong = || TransactionError::syntax("array of column names expected", json);
     let mut columns = Vec::new();
@@ -122,6 +123,7 @@ fn named_columns(json: &Value, table: &TableDefinition) -> Result<Vec<ColumnId>,
 const ALL_KINDS: ChangeKinds =
     ChangeKinds { initial: true, insert: true, delete: true, modify: true };
 
+/// Parses the kinds of changes that a request selects.
 fn change_kinds(json: &Value, table: &TableDefinition) -> Result<ChangeKinds, TransactionError> {
     let name = format!("table {} select", table.name());
     let failed = |reason: String| members_error(json, &name, &reason);
@@ -138,6 +140,7 @@ fn change_kinds(json: &Value, table: &TableDefinition) -> Result<ChangeKinds, Tr
     Ok(kinds)
 }
 
+/// Returns the error of a member with a wrong form.
 fn members_error(part: &Value, name: &str, reason: &str) -> TransactionError {
     let details = format!("Parsing {name} failed: {reason}");
     if part.is_object() {
@@ -156,10 +159,12 @@ fn members_of<'a>(
     Members::of(request).ok_or_else(|| members_error(request, &name, "Object expected."))
 }
 
+/// Returns the error of a part that must be an object.
 fn not_an_object(part: &Value) -> TransactionError {
     TransactionError::syntax("monitor-requests must be object", part)
 }
 
+/// Returns the error of an unknown table.
 fn no_table(name: &str) -> TransactionError {
     TransactionError::new(ErrorTag::Syntax, format!("no table named {name}"))
 }

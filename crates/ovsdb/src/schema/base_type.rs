@@ -211,6 +211,7 @@ fn atom_type(word: &str) -> Result<AtomType, DatabaseSchemaError> {
         .ok_or_else(|| DatabaseSchemaError::new(format!("\"{word}\" is not an atomic-type")))
 }
 
+/// Parses the `enum` of a base type.
 fn enumeration(json: &Value, kind: AtomType) -> Result<Vec<Atom>, DatabaseSchemaError> {
     let members = match json.as_array().map(Vec::as_slice) {
         Some([Value::String(class), Value::Array(members)]) if class == "set" => members.as_slice(),
@@ -228,6 +229,7 @@ fn enumeration(json: &Value, kind: AtomType) -> Result<Vec<Atom>, DatabaseSchema
     Ok(atoms)
 }
 
+/// Parses the limits of a base type, such as `minInteger`.
 fn constraint(members: &Members<'_>, kind: AtomType) -> Result<Constraint, String> {
     Ok(match kind {
         AtomType::Integer => {

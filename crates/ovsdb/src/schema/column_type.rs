@@ -124,6 +124,7 @@ impl fmt::Display for ColumnType {
     }
 }
 
+/// Parses the `min` or `max` of a column type.
 fn count(json: &Value) -> Option<usize> {
     json.as_u64().and_then(|count| usize::try_from(count).ok())
 }

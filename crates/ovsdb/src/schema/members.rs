@@ -70,6 +70,7 @@ impl<'a> Members<'a> {
     }
 }
 
+/// Returns the error of a member with a wrong JSON type.
 fn mismatch(name: &str) -> String {
     format!("Type mismatch for member '{name}'.")
 }

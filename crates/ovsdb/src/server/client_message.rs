@@ -74,6 +74,7 @@ fn transact_message(text: &str) -> Option<TransactMessage> {
     Some(TransactMessage { id, database, operations })
 }
 
+/// Parses the parameters of a `transact` request.
 fn transact_params(text: &mut JsonText<'_>) -> Option<(String, Vec<RequestedOperation>)> {
     text.token(b'[')?;
     let database = text.string()?.to_owned();
@@ -136,6 +137,7 @@ fn row_check(text: &mut JsonText<'_>) -> Option<RowCheck> {
     Some(RowCheck { table: table?.into(), column: column.into(), row: row?, references })
 }
 
+/// Parses a value that consists of references.
 fn references(text: &mut JsonText<'_>) -> Option<ExpectedReferences> {
     let mut ahead = *text;
     if let Some(uuid) = ahead.uuid() {

@@ -106,6 +106,7 @@ impl ServerCore {
         }
     }
 
+    /// Handles `transact` with operations in JSON.
     fn transact_method(&mut self, client: ClientId, id: &Value, mut params: Vec<Value>) {
         match self.name_of_database("transact", &params) {
             Ok(name) => {
@@ -117,10 +118,12 @@ impl ServerCore {
         }
     }
 
+    /// Returns the database that the first parameter names.
     fn database_name(&self, method: &str, params: &Value) -> Result<String, TransactionError> {
         self.name_of_database(method, params.as_array().map_or(&[], Vec::as_slice))
     }
 
+    /// Returns the database that the first of `params` names.
     fn name_of_database(&self, method: &str, params: &[Value]) -> Result<String, TransactionError> {
         let quoted = || Value::Array(params.to_vec());
         let name = params.first().and_then(Value::as_str).ok_or_else(|| {
@@ -202,6 +205,7 @@ impl ServerCore {
         Ok(())
     }
 
+    /// Handles `monitor_cond_change`.
     fn change_monitor(
         &mut self,
         client: ClientId,
@@ -230,6 +234,7 @@ impl ServerCore {
         Ok(empty_object())
     }
 
+    /// Handles `monitor_cancel`.
     fn cancel_monitor(&mut self, client: ClientId, params: &Value) -> Answer {
         let Some([id]) = params.as_array().map(Vec::as_slice) else {
             return Err("invalid parameters".into());
@@ -241,6 +246,7 @@ impl ServerCore {
         }
     }
 
+    /// Handles `lock`, `steal` and `unlock`.
     fn lock_method(
         &mut self,
         client: ClientId,

@@ -401,6 +401,7 @@ impl ServerCore {
         self.end_sessions();
     }
 
+    /// Executes the blocked transactions that are due once more.
     fn retry(&mut self, is_due: impl Fn(&BlockedTransaction) -> bool) {
         for blocked in std::mem::take(&mut self.blocked) {
             let kept = if is_due(&blocked) { self.attempt(blocked) } else { Some(blocked) };
@@ -408,6 +409,7 @@ impl ServerCore {
         }
     }
 
+    /// Disconnects the clients of which the sessions must end.
     fn end_sessions(&mut self) {
         while let Some((client, reason)) = self.ended.pop() {
             if self.sessions.contains_key(&client) {

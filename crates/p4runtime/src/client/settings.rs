@@ -109,6 +109,7 @@ impl LastError {
         self.0.write().is_intended = is_intended;
     }
 
+    /// Returns whether the last session was closed on purpose.
     pub(super) fn is_intended(&self) -> bool {
         self.0.read().is_intended
     }

@@ -156,14 +156,17 @@ const ERRORS: &[&str] = &[
     "ParserInvalidArgument",
 ];
 
+/// Returns a field of the metadata.
 pub(super) fn meta(name: &str) -> Value {
     field("meta", name)
 }
 
+/// Returns a field of the table key.
 pub(super) fn key(name: &str) -> Value {
     field("key", name)
 }
 
+/// Returns the field with the egress port.
 fn egress() -> Value {
     field("standard_metadata", "egress_spec")
 }
@@ -221,6 +224,7 @@ impl Program {
         })
     }
 
+    /// Adds the steps of the ingress control block.
     fn ingress(&self, graph: &mut Graph) {
         packet_out_steps(graph);
         let start = graph.action(
@@ -323,6 +327,7 @@ fn primitives(spec: &ActionSpec) -> Vec<Value> {
     list
 }
 
+/// Adds the steps for a packet-out of the controller.
 fn packet_out_steps(graph: &mut Graph) {
     let out = |name| field(PACKET_OUT.name, name);
     graph.branch("is_from_controller", &valid(PACKET_OUT.name), "is_direct", Some("is_unparsed"));
@@ -341,6 +346,7 @@ fn packet_out_steps(graph: &mut Graph) {
     check_lengths(graph, "note_unparsed", "ingress.start_table");
 }
 
+/// Adds the step that sends a packet to the controller.
 fn punt(graph: &mut Graph) {
     let set_packet_in = |name, value: &Value| assign(&field(PACKET_IN.name, name), value);
     let primitives = [
@@ -389,6 +395,7 @@ fn write_headers(graph: &mut Graph) {
     write_transport(graph);
 }
 
+/// Adds the steps that write the network header.
 fn write_network(graph: &mut Graph) {
     let (ipv4, ipv6) = (|name| field("ipv4", name), |name| field("ipv6", name));
     graph.branch("is_ipv4", &valid("ipv4"), "commit_ipv4", Some("is_ipv6"));
@@ -424,6 +431,7 @@ fn write_network(graph: &mut Graph) {
     graph.step("commit_arp", &arp, None);
 }
 
+/// Adds the steps that write the transport header.
 fn write_transport(graph: &mut Graph) {
     for (header, otherwise) in [("tcp", "is_udp"), ("udp", "is_icmp")] {
         let at = |name| field(header, name);

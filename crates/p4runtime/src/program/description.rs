@@ -126,6 +126,7 @@ pub struct KeyField {
     pub source: FieldSource,
 }
 
+/// Returns a field of the table key.
 const fn key_field(
     id: u32,
     name: &'static str,
@@ -136,6 +137,7 @@ const fn key_field(
     KeyField { id, name, width, kind, source }
 }
 
+/// Returns a field of the table key that is a header field.
 const fn header(id: u32, name: &'static str, width: u16, field: FieldId) -> KeyField {
     key_field(id, name, width, MatchKind::Ternary, FieldSource::Header(field))
 }

@@ -69,6 +69,7 @@ impl Program {
     }
 }
 
+/// Returns the table that sets the tag of every packet at the start.
 fn start() -> Table {
     let argument = table_action_call::Argument {
         param_id: 1,
@@ -116,6 +117,7 @@ fn action_info(spec: &ActionSpec) -> Action {
     Action { preamble: preamble(spec.id, spec.name), params: params.collect() }
 }
 
+/// Returns the description of a packet-in or packet-out header.
 fn packet(header: &PacketHeader) -> ControllerPacketMetadata {
     let field = |meta: &PacketField| controller_packet_metadata::Metadata {
         id: meta.id,

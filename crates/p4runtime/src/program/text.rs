@@ -29,6 +29,7 @@ impl TextWriter {
         writeln!(self.0, "{:indent$}{line}", "", indent = self.1 * 2)
     }
 
+    /// Writes a message in braces.
     fn block(&mut self, name: &str, inner: impl FnOnce(&mut Self) -> WriteResult) -> WriteResult {
         self.line(format_args!("{name} {{"))?;
         self.1 += 1;
@@ -37,6 +38,7 @@ impl TextWriter {
         self.line("}")
     }
 
+    /// Writes a string field; an empty string is left out.
     fn word(&mut self, name: &str, word: &str) -> WriteResult {
         if word.is_empty() {
             return Ok(());
@@ -45,6 +47,7 @@ impl TextWriter {
         self.line(format_args!("{name}: \"{escaped}\""))
     }
 
+    /// Writes a number field.
     fn number(&mut self, name: &str, number: impl Into<i64>) -> WriteResult {
         match number.into() {
             0 => Ok(()),

@@ -226,6 +226,7 @@ impl EntryStore {
     }
 }
 
+/// Encodes a table entry as an entity.
 fn wrap(entry: &[u8]) -> EncodedEntity {
     let mut writer = ProtoWriter::new();
     writer.entity(|writer| writer.raw(entry));

@@ -200,6 +200,7 @@ impl ServiceState {
         }
     }
 
+    /// Returns the arbitration message for a controller.
     fn arbitration(&self, notices: &RoleNotice) -> MasterArbitrationUpdate {
         let (code, message) = match (notices.is_primary, notices.has_primary) {
             (true, _) => (Code::Ok, "you are the primary"),

@@ -412,6 +412,7 @@ impl EntryStore {
         Ok(())
     }
 
+    /// Returns a number for a new entry.
     const fn next_number(&mut self) -> EntryNo {
         let no = EntryNo(self.next_no);
         self.next_no += 1;

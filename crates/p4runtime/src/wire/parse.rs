@@ -120,6 +120,7 @@ fn field_match(whole: &Bytes, bytes: &[u8]) -> Option<FieldMatch> {
     Some(field)
 }
 
+/// Parses an exact match.
 fn exact(whole: &Bytes, bytes: &[u8]) -> Option<Exact> {
     let mut exact = Exact::default();
     for_each(bytes, |key, reader| {
@@ -132,6 +133,7 @@ fn exact(whole: &Bytes, bytes: &[u8]) -> Option<Exact> {
     Some(exact)
 }
 
+/// Parses a ternary match.
 fn ternary(whole: &Bytes, bytes: &[u8]) -> Option<Ternary> {
     let mut ternary = Ternary::default();
     for_each(bytes, |key, reader| {
@@ -168,6 +170,7 @@ fn action(whole: &Bytes, bytes: &[u8]) -> Option<v1::Action> {
     Some(action)
 }
 
+/// Parses a parameter of an action.
 fn param(whole: &Bytes, bytes: &[u8]) -> Option<action::Param> {
     let mut param = action::Param::default();
     for_each(bytes, |key, reader| {

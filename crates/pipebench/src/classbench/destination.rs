@@ -67,6 +67,7 @@ impl DestinationTree<'_> {
         }
     }
 
+    /// Gives this prefix to the filters of the length of the node.
     fn end_here(&mut self, node: TreeNode, filters: &mut Vec<usize>) {
         let here = AddressPrefix::new(node.address, node.length);
         filters.retain(|filter| {
@@ -156,10 +157,12 @@ impl DestinationTree<'_> {
         }
     }
 
+    /// Returns the length of the destination prefix of a filter.
     fn length(&self, filter: usize) -> u8 {
         self.drafts.get(filter).map_or(0, |draft| draft.destination.length())
     }
 
+    /// Sets the destination prefix of a filter.
     fn end(&mut self, filter: usize, prefix: AddressPrefix) {
         if let Some(draft) = self.drafts.get_mut(filter) {
             draft.destination = prefix;
@@ -167,6 +170,7 @@ impl DestinationTree<'_> {
     }
 }
 
+/// Adds filters to a child node.
 fn assign(side: ChildSide, children: &mut [NodeFilters; 2], filters: Vec<usize>) {
     side.of(children).free.splice(0..0, filters);
 }

@@ -197,6 +197,7 @@ pub(super) fn read_flags(scan: &mut Scan<'_>) -> Result<TcpFlags, TextError> {
     Ok(TcpFlags::new(value, mask))
 }
 
+/// Parses a byte in hexadecimal form.
 fn byte(word: &str) -> Option<u8> {
     hexadecimal(word).and_then(|number| u8::try_from(number).ok())
 }

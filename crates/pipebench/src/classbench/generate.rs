@@ -106,6 +106,7 @@ pub fn generate(
 const PROGRESS_STEP: u32 = 10_000;
 
 impl FilterDraft {
+    /// Returns the complete filter.
     fn filter(&self) -> Filter {
         let [source_ports, destination_ports] = self.ports;
         Filter {

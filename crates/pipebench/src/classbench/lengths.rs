@@ -78,6 +78,7 @@ impl Lengths {
         smooth
     }
 
+    /// Spreads a weight over the source lengths near `source`.
     fn spread_source(
         &mut self,
         total: usize,

@@ -78,6 +78,7 @@ pub(super) fn parse_parameters(text: &str) -> Result<Parameters, ParameterError>
     Ok(parameters)
 }
 
+/// Returns branching without any branches.
 const fn branches_nowhere() -> Branching {
     Branching { nesting: 1, levels: [BranchLevel { single: 0.0, double: 0.0, skew: 0.0 }; 33] }
 }

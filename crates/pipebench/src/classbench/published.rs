@@ -32,6 +32,7 @@ pub static PUBLISHED: LazyLock<Vec<PublishedSet>> =
 /// One row per set, with columns in the order of the fields of [`PublishedSet`].
 static TABLE: &str = include_str!("../../data/classbench/original-generator.tsv");
 
+/// Parses a line of the table of published rule sets.
 fn row(line: &'static str) -> Option<PublishedSet> {
     let mut words = line.split('\t');
     let seed = words.next().filter(|word| !word.starts_with('#'))?;

@@ -136,10 +136,12 @@ impl SourceTree<'_> {
         children
     }
 
+    /// Returns the length of the source prefix of a filter.
     fn length(&self, filter: usize) -> u8 {
         self.drafts.get(filter).map_or(0, |draft| draft.source.length())
     }
 
+    /// Sets the source prefix of a filter.
     fn end(&mut self, filter: usize, prefix: AddressPrefix) {
         if let Some(draft) = self.drafts.get_mut(filter) {
             draft.source = prefix;

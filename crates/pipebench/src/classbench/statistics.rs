@@ -117,6 +117,7 @@ impl Statistics {
     }
 }
 
+/// Returns how often values of more and more fields recur.
 fn recurrences(filters: &[Filter]) -> [f64; 5] {
     let pair = |filter: &Filter| (filter.source, filter.destination);
     let counts = [
@@ -189,6 +190,7 @@ fn most_independent(filters: &[Filter]) -> (usize, FilterField) {
     best.unwrap_or((0, FilterField::Source))
 }
 
+/// Returns the quotient of two counts.
 #[expect(clippy::cast_precision_loss, reason = "counts of filters are below 2^53")]
 fn ratio(count: usize, of: usize) -> f64 {
     if of == 0 { 0.0 } else { count as f64 / of as f64 }

@@ -94,6 +94,7 @@ const MAGIC_LENGTH: u64 = 8;
 /// Number of packets between two progress updates.
 const STEP: u64 = 1000;
 
+/// Returns statistics of the packets of a workload.
 fn packets(workload: &Workload, progress: &Progress) -> TrafficStatistics {
     let mut statistics = workload.traffic_statistics();
     for packet in workload.packets() {

@@ -236,6 +236,7 @@ pub(super) fn positive(text: &str, max: u32) -> Option<u32> {
     (1..=max).contains(&number).then_some(number)
 }
 
+/// Parses the value of `terminals`.
 fn terminals(text: &str) -> Option<Terminals> {
     match text {
         "output" => Some(Terminals::Output),
@@ -244,6 +245,7 @@ fn terminals(text: &str) -> Option<Terminals> {
     }
 }
 
+/// Parses the form of the rules.
 fn form(text: &str) -> Option<RuleForm> {
     match text {
         "plain" => Some(RuleForm::Plain),
@@ -252,6 +254,7 @@ fn form(text: &str) -> Option<RuleForm> {
     }
 }
 
+/// Parses a distribution of flow sizes.
 fn sizes(text: &str) -> Option<FlowSizes> {
     Some(match text {
         "caida" => FlowSizes::Caida,
@@ -280,6 +283,7 @@ fn show_sizes(sizes: FlowSizes) -> String {
     }
 }
 
+/// Parses a distribution of packet sizes.
 fn bytes(text: &str) -> Option<PacketSizes> {
     Some(match text {
         "imix" => PacketSizes::Imix,
@@ -299,6 +303,7 @@ fn show_bytes(bytes: PacketSizes) -> String {
     }
 }
 
+/// Parses a distribution of gaps between packets.
 fn gaps(text: &str) -> Option<Gaps> {
     let all = [Gaps::Caida, Gaps::Mawi, Gaps::Poisson, Gaps::Constant];
     all.into_iter().find(|gaps| show_gaps(*gaps) == text)
@@ -313,6 +318,7 @@ const fn show_gaps(gaps: Gaps) -> &'static str {
     }
 }
 
+/// Parses the arrival of later flows.
 fn arrival(text: &str) -> Option<FlowArrival> {
     let (flows, percent) = text.split_once('@')?;
     let percent = u8::try_from(parse_digits(percent.strip_suffix('%')?)?).ok()?;
@@ -320,6 +326,7 @@ fn arrival(text: &str) -> Option<FlowArrival> {
     Some(FlowArrival { flows: positive(flows, FLOWS_MAX)?, percent })
 }
 
+/// Parses the kind of rule updates.
 fn updates(text: &str) -> Option<RuleUpdates> {
     let (kind, period) = match text.split_once('@') {
         Some((kind, period)) => (kind, parse_time(period)?),

@@ -38,6 +38,7 @@ struct NamePart<'a> {
     text: &'a str,
 }
 
+/// Splits a name at its colons.
 fn parts(text: &str) -> impl Iterator<Item = NamePart<'_>> {
     text.split(':').scan(0_usize, |next, text| {
         let at = *next;
@@ -139,11 +140,13 @@ const fn mistake(at: usize, problem: NameProblem) -> NameMistake {
     NameMistake { at, problem, instead: None }
 }
 
+/// Returns the mistake of a key with a wrong value.
 fn value(key: &'static str, part: NamePart<'_>, expected: &'static str) -> NameMistake {
     let problem = NameProblem::Value { key, value: part.text.to_owned(), expected };
     mistake(part.at, problem)
 }
 
+/// Returns the mistake of an unknown word, with the most similar one.
 fn unknown(what: &'static str, part: NamePart<'_>, known: Vec<&'static str>) -> NameMistake {
     let instead = most_similar(part.text, &known).map(|word| (part.at, word.to_owned()));
     let problem = NameProblem::Unknown { what, word: part.text.to_owned(), known };

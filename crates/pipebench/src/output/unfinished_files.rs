@@ -63,10 +63,12 @@ pub fn remove_parts(end: impl FnOnce()) {
     end();
 }
 
+/// Returns the suffix of the unfinished files of this process.
 fn suffix() -> String {
     format!(".{}.part", std::process::id())
 }
 
+/// Locks the paths of the unfinished files.
 fn parts() -> MutexGuard<'static, UnfinishedPaths> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -47,6 +47,7 @@ pub struct PipelineFile {
     _traversal_paths: IgnoredAny,
 }
 
+/// Returns the match fields of a table without `match_fields`.
 fn eight_fields() -> Vec<Field> {
     let names =
         ["eth_type", "eth_src", "eth_dst", "ip_proto", "ip_src", "ip_dst", "tp_src", "tp_dst"];

@@ -65,6 +65,7 @@ impl Population {
         }
     }
 
+    /// Divides a chain of rules at the partition points of its traversal.
     fn cut<'a>(&self, path: usize, chain: &'a [usize]) -> Vec<&'a [usize]> {
         let partition_points = self.paths.get(path).map_or(&[][..], |path| &path.partition_points);
         let mut parts = Vec::new();

@@ -323,6 +323,7 @@ impl<'a> Fill<'a> {
         Some(all)
     }
 
+    /// Returns the actions of a rule: the next table or the end.
     fn actions(&self, table: u8, next: Option<u8>, terminal: Terminal) -> Option<String> {
         let Some(next) = next else {
             return Some(match terminal {

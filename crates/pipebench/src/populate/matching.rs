@@ -98,6 +98,7 @@ struct MatchText {
 }
 
 impl MatchText {
+    /// Adds an item to the text, and its weight to the priority.
     fn add(&mut self, item: String, weight: u16) {
         if !item.is_empty() {
             self.items.push(item);

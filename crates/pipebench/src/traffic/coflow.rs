@@ -235,6 +235,7 @@ impl Maker<'_> {
         Err(self.too_few())
     }
 
+    /// Returns the error of a trace with too few flows.
     fn too_few(&self) -> TrafficError {
         let asked = usize::try_from(self.wanted).unwrap_or(usize::MAX);
         TrafficError::TooFewFlows { found: self.seen.len(), asked }
@@ -248,6 +249,7 @@ fn flow_of(endpoints: Endpoints, source_port: u16, role: CoflowRole) -> Flow {
     flow
 }
 
+/// Returns the key of a UDP packet between two hosts.
 fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_in_port(PortNo::new(CLIENTS));
@@ -316,10 +318,12 @@ fn choose(stream: &mut RandomStream, list: &[u32]) -> u32 {
     usize::try_from(index).ok().and_then(|index| list.get(index).copied()).unwrap_or_default()
 }
 
+/// Returns a random number below `bound`.
 pub(super) fn below(stream: &mut RandomStream, bound: u32) -> u32 {
     u32::try_from(stream.below(bound.into())).unwrap_or(0)
 }
 
+/// Returns a random number below `bound`.
 fn below16(stream: &mut RandomStream, bound: u16) -> u16 {
     u16::try_from(stream.below(bound.into())).unwrap_or(0)
 }

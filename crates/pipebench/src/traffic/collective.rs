@@ -95,6 +95,7 @@ pub fn collective_flows(flows: u32, pattern: CollectivePattern) -> Vec<Flow> {
     (0..flows).map(flow).collect()
 }
 
+/// Returns the key of a flow in one step of the collective operation.
 fn key(source: u32, destination: u32, step: u32) -> FlowKey {
     let address = |host: u32| HOSTS_FROM | ((host % RACKS) << RACK_BITS) | (1 + host / RACKS);
     let mut key = FlowKey::ZERO;

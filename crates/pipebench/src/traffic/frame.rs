@@ -272,6 +272,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
 }
 
+/// Appends bytes to the frame.
 fn put(frame: &mut Vec<u8>, bytes: &[u8]) {
     frame.extend_from_slice(bytes);
 }
@@ -290,6 +291,7 @@ fn type_of_service(key: &FlowKey) -> u8 {
     byte(key, FieldId::IpDscp) << 2 | byte(key, FieldId::IpEcn)
 }
 
+/// Returns the value of a field of eight bits.
 fn byte(key: &FlowKey, field: FieldId) -> u8 {
     let [byte] = low(key.field(field));
     byte

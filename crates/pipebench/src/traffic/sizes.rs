@@ -91,6 +91,7 @@ impl Mixture {
         (0..flows).map(|_| self.length(stream)).collect()
     }
 
+    /// Returns a random flow size in packets.
     fn length(&self, stream: &mut RandomStream) -> u32 {
         let part = self.parts.sample(stream);
         let value = match self.uniform.get(part) {
@@ -115,6 +116,7 @@ fn zipf(flows: usize, hundredths: u16, stream: &mut RandomStream) -> Vec<u32> {
     sizes
 }
 
+/// Returns random flow sizes in packets, from a distribution in bytes.
 fn in_packets(
     bytes: FlowBytes,
     flows: usize,

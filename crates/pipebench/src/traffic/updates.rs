@@ -56,6 +56,7 @@ impl UpdateKind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
+    /// Returns the word for the kind in the name of a workload.
     const fn word(self) -> &'static str {
         match self {
             Self::Security => "p1",

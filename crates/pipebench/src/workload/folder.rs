@@ -225,6 +225,7 @@ fn write_packets(
     Ok(statistics)
 }
 
+/// Writes a complete file.
 fn write(
     path: &Path,
     content: impl FnOnce(&mut OutputFile) -> std::io::Result<()>,

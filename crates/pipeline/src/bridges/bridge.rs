@@ -85,6 +85,7 @@ impl PortTableParts {
         PortChange::new(self.before, Arc::new(table))
     }
 
+    /// Returns the mirrors of the bridge for these ports.
     fn mirrors(&self, ports: &[Arc<PortInfo>]) -> MirrorTable {
         let mirrors = self.settings.as_ref().map_or(&[][..], |own| own.mirrors.as_slice());
         MirrorTable::new(mirrors, &self.mirror_counters, ports)
@@ -319,6 +320,7 @@ impl VersionedBridge {
         self.tables.iter().map(|(id, table)| (*id, table))
     }
 
+    /// Counts looked up packets of a table.
     pub(crate) fn credit(&self, table: TableId, packets: u64, matched: bool) {
         if let Some(stats) = self.stats.get(table.index()) {
             stats.credit(packets, matched);

@@ -384,6 +384,7 @@ impl UpdateBatch {
         is_complete
     }
 
+    /// Adds the deltas of changed MAC addresses.
     fn push_macs(&mut self, bridge: BridgeId, changed: Vec<MacKey>) {
         for (vlan, mac) in changed {
             self.push(Delta::Changed(Object::Mac(bridge, vlan, mac)));

@@ -489,6 +489,7 @@ impl UpdateBatch {
         self.push_multicast(id, (removed > 0).then_some(key).into_iter().collect());
     }
 
+    /// Adds the deltas of changed multicast groups.
     pub(super) fn push_multicast(&mut self, bridge: BridgeId, changed: Vec<MulticastKey>) {
         for key in changed {
             self.push(Delta::Changed(match key {

@@ -91,6 +91,7 @@ pub(crate) enum FrozenStep {
 pub(crate) struct NamedRule(pub(crate) Arc<Rule>);
 
 impl NamedRule {
+    /// Returns the id and the revision of the rule.
     fn name(&self) -> (RuleId, u32) {
         (self.0.id, self.0.revision)
     }
@@ -237,6 +238,7 @@ impl InternedContinuations {
         }
     }
 
+    /// Forgets the continuations that no traversal has any more.
     fn sweep(&mut self) {
         let by_id = &mut self.by_id;
         by_id.retain(|_, holder| holder.strong_count() > 0);

@@ -135,6 +135,7 @@ impl LiveFields {
         self.bits.words_mut()[..HEADER_START].fill(u64::MAX);
     }
 
+    /// Adds the bits of a subfield.
     fn add_bits(&mut self, source: Subfield) {
         self.bits.add_bits(source.field, source.bits());
     }

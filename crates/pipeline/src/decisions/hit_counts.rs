@@ -171,6 +171,7 @@ impl HitCounts {
         self.slot(hash, is_same, || HitTarget::Refresh(refresh.clone()))
     }
 
+    /// Returns the slot of a target; a new target may replace another.
     #[expect(clippy::cast_possible_truncation, reason = "slots are fewer than 2^32")]
     fn slot(
         &mut self,
@@ -259,6 +260,7 @@ impl HitCounts {
         (lowered, count)
     }
 
+    /// Credits the counts of targets that lost their slot.
     fn credit_replaced(&mut self, bridges: &VersionedBridges) -> Vec<Arc<Rule>> {
         let hashed = self.hashed();
         let own = self.slots.drain(hashed..).chain(self.replaced.drain(..));

@@ -224,6 +224,7 @@ fn check_targets(
     result
 }
 
+/// Returns the action list of each bucket.
 fn lists(buckets: &[Bucket]) -> Vec<&[Action]> {
     buckets.iter().map(|bucket| &*bucket.actions).collect()
 }

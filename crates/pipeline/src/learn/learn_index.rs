@@ -107,6 +107,7 @@ impl LearnIndex {
         self.recount(rule, version, |count| count.saturating_sub(1));
     }
 
+    /// Changes the number of rules with the cookie of `rule`.
     fn recount(&mut self, rule: &Rule, version: Version, change: impl Fn(usize) -> usize) {
         if self.counted.contains_key(&rule.table) {
             let name = (rule.table, rule.cookie);
@@ -163,6 +164,7 @@ impl LearnIndex {
         self.object(bridge, table, (false, cookie))
     }
 
+    /// Returns the object of a count, by a hash of its name.
     fn object(&self, bridge: BridgeId, table: TableId, name: impl Hash) -> Object {
         Object::Learned(bridge, table, self.hashing.hash_one(name))
     }

@@ -155,6 +155,7 @@ impl Learners {
         false
     }
 
+    /// Updates the learners after a change of an object.
     fn follow_object(
         &mut self,
         object: Object,
@@ -219,6 +220,7 @@ impl Learners {
 }
 
 impl Learner {
+    /// Returns the bridge of the learner.
     const fn bridge(self) -> BridgeId {
         match self {
             Self::Rule(bridge, _) | Self::Group(bridge, _) | Self::Patches(bridge) => bridge,
@@ -240,6 +242,7 @@ fn has_learner(bridge: &VersionedBridge, group: GroupId, version: Version) -> bo
     buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
 }
 
+/// Returns whether a bridge has a patch port.
 fn has_patch(bridge: &VersionedBridge, version: Version) -> bool {
     let ports = bridge.ports(version).into_iter().flat_map(|table| table.ports().iter());
     ports.into_iter().any(|port| matches!(port.kind, PortKind::Patch { .. }))

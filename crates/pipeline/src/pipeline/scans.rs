@@ -230,6 +230,7 @@ impl Pipeline {
         self.users(id, Instructions::meters)
     }
 
+    /// Returns the number of rules that name each object.
     fn users<K: Ord>(
         &self,
         id: BridgeId,

@@ -174,6 +174,7 @@ impl OpenTraining<'_> {
         if is_held { Ok(former) } else { Err(UnindexableTable) }
     }
 
+    /// Calls `change` with the table of this training under the lock.
     fn hold<T>(&self, change: impl FnOnce(&mut LearnedTable, &TrainingToken) -> T) -> Option<T> {
         let Self { pipeline, id, table, token, .. } = self;
         pipeline.hold_learned(*id, *table, |own| change(own, token))

@@ -192,10 +192,12 @@ impl SharedTimers {
         Self(self.0.clone())
     }
 
+    /// Returns the timers of the rule; creates them if there are none.
     fn all(&self) -> &Arc<RuleTimers> {
         self.0.get_or_init(Arc::default)
     }
 
+    /// Returns the timers of the rule, if they were created.
     fn find(&self) -> Option<&Arc<RuleTimers>> {
         self.0.get()
     }

@@ -284,6 +284,7 @@ impl<'a> BucketDraft<'a> {
     }
 }
 
+/// Parses the type of a group.
 fn kind(value: TextSlice<'_>) -> Result<GroupKind, RuleTextError> {
     let named = KINDS.iter().find(|(name, _)| *name == value.text());
     named
@@ -323,6 +324,7 @@ fn parse_hash_fields(argument: TextSlice<'_>) -> Result<Vec<(FieldId, u128)>, Ru
     Ok(fields)
 }
 
+/// Parses the mask of a hashed field.
 fn mask(field: FieldId, text: TextSlice<'_>) -> Result<u128, RuleTextError> {
     let (mask, whole) =
         parse_value(field, text.text()).map_err(|error| text.error(error.into()))?;

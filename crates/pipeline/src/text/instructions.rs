@@ -123,6 +123,7 @@ impl Step {
     }
 }
 
+/// Checks that an instruction comes after the instructions before it.
 fn in_order(before: Option<Step>, step: Step, at: TextSlice<'_>) -> Result<(), RuleTextError> {
     match before {
         Some(before) if before > step => {

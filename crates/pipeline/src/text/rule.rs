@@ -127,6 +127,7 @@ impl<'a> RuleDraft<'a> {
         }
     }
 
+    /// Returns the flag of the rule with this name.
     fn flag(&mut self, name: &str) -> Option<&mut bool> {
         let flags = &mut self.rule.flags;
         Some(match name {
@@ -250,11 +251,13 @@ fn selector(value: TextSlice<'_>, default: TableSelector) -> Result<TableSelecto
     if value.text() == "255" { Ok(default) } else { table(value).map(TableSelector::One) }
 }
 
+/// Parses a number of seconds.
 fn seconds(value: TextSlice<'_>) -> Result<Duration, RuleTextError> {
     parse_as(value, "a number of seconds", u16::MAX)
         .map(|seconds| Duration::from_secs(seconds.into()))
 }
 
+/// Parses the number of a group.
 fn group(value: TextSlice<'_>) -> Result<u32, RuleTextError> {
     match value.text() {
         "any" | "ANY" => Ok(GROUP_ANY),

@@ -132,6 +132,7 @@ impl<'a> Scope<'a> {
         self.admit_if(|known| if is_forgiven { Ok(()) } else { known.check(action) }, action, at)
     }
 
+    /// Checks an action against the known headers, and records its effect.
     fn admit_if(
         &mut self,
         check: impl FnOnce(&KnownHeaders) -> Result<(), RuleTextProblem>,
@@ -298,6 +299,7 @@ impl KnownHeaders {
         if self.has_vlan() { Ok(()) } else { Err(RuleTextProblem::NoVlan) }
     }
 
+    /// Returns whether packets have a field.
     fn allows(&self, field: FieldId) -> bool {
         prerequisite::is_met(field, &self.key, &self.mask)
     }

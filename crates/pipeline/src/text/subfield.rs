@@ -73,6 +73,7 @@ pub(super) fn writable(field: FieldId, writes: Writes) -> Result<(), RuleTextPro
     }
 }
 
+/// Checks that actions may write a field.
 fn writable_in_packet(field: FieldId) -> Result<(), RuleTextProblem> {
     match field {
         _ if field.info().access == Access::ReadOnly => Err(RuleTextProblem::ReadOnly(field)),

@@ -112,6 +112,7 @@ impl<'a> BridgeView<'a> {
         self.port_filters(recorder).filters_egress
     }
 
+    /// Returns the ports to read their filters, and records this read.
     fn port_filters(self, recorder: &mut Recorder) -> &'a PortTable {
         recorder.read(Object::PortFilters(self.id));
         self.ports

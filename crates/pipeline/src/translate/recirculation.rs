@@ -227,6 +227,7 @@ fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
     })
 }
 
+/// Returns a stored step as a step of the agenda.
 fn thaw(step: &FrozenStep) -> AgendaStep<'_> {
     match step {
         FrozenStep::Actions(actions) => AgendaStep::Actions(actions.iter()),

@@ -186,6 +186,7 @@ impl UpdateBatch {
         }
     }
 
+    /// Applies one pending change.
     fn change_one(&mut self, bridge: &mut VersionedBridge, change: PendingChange) {
         match change {
             PendingChange::Remove(rule, reason) => self.remove(bridge, rule, reason),

@@ -24,23 +24,28 @@ fn none_of(arguments: &[String], error: &str) -> Result<String, String> {
     if arguments.is_empty() { Ok(String::new()) } else { Err(error.to_owned()) }
 }
 
+/// Handles `cfm/show`.
 async fn show_cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such CFM object")
 }
 
+/// Handles `rstp/show`.
 async fn show_rstp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "No such RSTP object")
 }
 
+/// Handles `stp/show`.
 async fn show_stp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such stp object")
 }
 
+/// Handles `tnl/arp/show` and `tnl/neigh/show`.
 async fn show_neighbours(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let line = "=".repeat(74);
     Ok(format!("{:<45} {:<19} Bridge\n{line}\n", "IP", "MAC"))
 }
 
+/// Handles `tnl/ports/show`.
 async fn tunnel_ports(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("Listening ports:\n".to_owned())
 }

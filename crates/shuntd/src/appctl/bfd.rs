@@ -14,6 +14,7 @@ commands! {
         "Show the BFD session of one port, or of all ports";
 }
 
+/// Handles `bfd/set-forwarding`.
 async fn set_forwarding(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let (port, word) = match arguments {
         [port, word] => (Some(port.as_str()), word),
@@ -33,6 +34,7 @@ async fn set_forwarding(methods: &DaemonMethods, arguments: &[String]) -> Result
     }
 }
 
+/// Handles `bfd/show`.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridges = methods.switch.bridges().into_iter();
     let ports = bridges.flat_map(|bridge| bridge.ports);

@@ -36,18 +36,22 @@ pub(super) fn present_name(name: &str) -> &str {
     }
 }
 
+/// Handles `bond/set-active-member`.
 async fn activate(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     change_member(methods, arguments, BondMemberChange::Activate, "done").await
 }
 
+/// Handles `bond/enable-member`.
 async fn enable(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     change_member(methods, arguments, BondMemberChange::Enable, "enabled").await
 }
 
+/// Handles `bond/disable-member`.
 async fn disable(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     change_member(methods, arguments, BondMemberChange::Disable, "disabled").await
 }
 
+/// Handles `bond/migrate`.
 async fn migrate(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bond, bucket, member] = arguments else {
         return Err("give a bond, a hash and a member".to_owned());
@@ -63,6 +67,7 @@ async fn migrate(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     })
 }
 
+/// Handles `bond/hash`.
 async fn hash(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bytes = arguments.first().map(|text| text.split(':').collect::<Vec<_>>());
     let bytes: Vec<u8> = bytes
@@ -105,6 +110,7 @@ const NO_BOND: &str = "no such bond";
 /// The message of Open vSwitch for a member that is disabled.
 const DISABLED: &str = "cannot make disabled member active";
 
+/// Handles `bond/list`.
 async fn list(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let mut text = "bond\ttype\trecircID\tmembers\n".to_owned();
     for bond in bonds(methods) {
@@ -118,6 +124,7 @@ async fn list(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(text)
 }
 
+/// Handles `bond/show`.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let mut bonds = bonds(methods);
     if let Some(name) = arguments.first() {
@@ -190,6 +197,7 @@ fn loads(member: &BondMemberStatus) -> String {
     loads.filter(|(_, load)| *load > 0).map(line).collect()
 }
 
+/// Returns a MAC address as text.
 fn mac(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }

@@ -68,6 +68,7 @@ impl CoverageSamples {
     }
 }
 
+/// Appends a sample, and removes the oldest beyond `max`.
 fn push(samples: &mut VecDeque<CounterTotals>, totals: CounterTotals, max: usize) {
     samples.push_back(totals);
     if samples.len() > max {
@@ -92,6 +93,7 @@ impl CoverageHistory {
         history
     }
 
+    /// Returns the increase of a counter in the last 5 seconds, minute and hour.
     fn increases(&self, name: &str) -> [u64; 3] {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).increases(name)
     }
@@ -181,6 +183,7 @@ async fn totals(switch: &Switch) -> CounterTotals {
     totals
 }
 
+/// Handles `coverage/read-counter`.
 async fn read_counter(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let name = arguments.first().map_or("", String::as_str);
     let totals = totals(&methods.switch).await;
@@ -188,6 +191,7 @@ async fn read_counter(methods: &DaemonMethods, arguments: &[String]) -> Result<S
     Ok(total.to_string())
 }
 
+/// Handles `coverage/show`.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let totals = totals(&methods.switch).await;
     Ok(format_counters(&totals, |name| methods.coverage.increases(name)))

@@ -35,6 +35,7 @@ pub(super) struct LookupTotals {
 }
 
 impl LookupTotals {
+    /// Returns the sums over all packet threads.
     pub(super) fn of(switch: &Switch) -> Self {
         let threads = DatapathReader::new(switch).packet_threads();
         Self {
@@ -58,11 +59,13 @@ pub(super) fn interface_type(port: &BridgePortStatus) -> &'static str {
     }
 }
 
+/// Handles `dpif/dump-dps`.
 async fn dump_datapaths(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let bridges = methods.switch.bridges();
     Ok(bridges.iter().map(|bridge| format!("netdev@{}\n", bridge.name)).collect())
 }
 
+/// Handles `dpif/dump-flows`.
 async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let (mut format, mut bridge) = (DatapathFlowFormat::default(), "");
     for word in arguments {
@@ -85,6 +88,7 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     Ok(flows.iter().map(line).collect())
 }
 
+/// Handles `dpif/show`.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let LookupTotals { hit, missed, .. } = LookupTotals::of(&methods.switch);
     let config = methods.switch.running_config();

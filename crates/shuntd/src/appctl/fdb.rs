@@ -13,12 +13,14 @@ commands! {
     "fdb/show" "bridge", 1..=1, Read, show, "List the learned MAC addresses";
 }
 
+/// Handles `fdb/flush`.
 async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map(String::as_str);
     let flushed = methods.switch.flush_macs(bridge).await;
     flushed.map(|()| "table successfully flushed".to_owned()).map_err(|error| with_causes(&error))
 }
 
+/// Handles `fdb/show`.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map_or("", String::as_str);
     let macs = methods.switch.macs(bridge).await;

@@ -13,10 +13,12 @@ commands! {
         "Show the counters of LACP of one bond, or of all bonds";
 }
 
+/// Handles `lacp/show`.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     text_of_bonds(methods, arguments, state)
 }
 
+/// Handles `lacp/show-stats`.
 async fn statistics(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     text_of_bonds(methods, arguments, counters)
 }
@@ -44,6 +46,7 @@ fn text_of_bonds(
     }
 }
 
+/// Returns the text of `lacp/show` for a bond.
 fn state(bond: &BondStatus, status: &BondLacpStatus) -> String {
     let settings = status.aggregator.settings;
     let negotiated = if status.is_negotiated() { " negotiated" } else { "" };
@@ -91,6 +94,7 @@ fn lines_of_end(name: &str, info: &LacpInfo) -> String {
     )
 }
 
+/// Returns the text of `lacp/show-stats` for a bond.
 fn counters(bond: &BondStatus, _: &BondLacpStatus) -> String {
     let mut text = format!("---- {} statistics ----\n", bond.options.name);
     for (name, BondMemberLacpStatus { member, refused }) in members(bond) {

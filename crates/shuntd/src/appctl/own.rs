@@ -76,11 +76,13 @@ commands! {
         "Show why a cache entry is valid, or why it was evicted: `shuntctl why`";
 }
 
+/// Handles `shunt/add-bond`.
 async fn add_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.add_bond(bridge, setting::bond(name, words)?).await)
 }
 
+/// Handles `shunt/add-bridge`.
 async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let bridge = setting::bridge(name, words)?;
@@ -89,11 +91,13 @@ async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     Ok(bridge_remarks(methods, name))
 }
 
+/// Handles `shunt/add-mirror`.
 async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.add_mirror(bridge, setting::mirror(name, words)?).await)
 }
 
+/// Handles `shunt/add-port`.
 async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     let port = setting::port(name, words)?;
@@ -101,12 +105,14 @@ async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<Strin
     Ok(port_remarks(methods, name))
 }
 
+/// Handles `shunt/announce`.
 async fn announce(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let AnnouncedWords { bridge, valid, flows } = AnnouncedWords::of(arguments)?;
     let announced = methods.switch.announce(bridge, &flows, valid);
     json(&announced.map_err(|error| error.to_string())?)
 }
 
+/// Handles `shunt/preload`.
 async fn preload(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((id, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let AnnouncedWords { bridge, valid, flows } = AnnouncedWords::of(words)?;
@@ -114,15 +120,18 @@ async fn preload(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     json(&announced.map_err(|error| error.to_string())?)
 }
 
+/// Handles `shunt/preload-read`.
 async fn preload_read(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let status = methods.switch.preload_status(preload_id(first(arguments))?);
     json(&status.map_err(|error| error.to_string())?)
 }
 
+/// Handles `shunt/preload-start`.
 async fn preload_start(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(methods.switch.start_preload().to_string())
 }
 
+/// Handles `shunt/caches`.
 async fn caches(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     match arguments.first().map(String::as_str) {
         None => json(&methods.switch.caches()),
@@ -131,43 +140,52 @@ async fn caches(methods: &DaemonMethods, arguments: &[String]) -> Result<String,
     }
 }
 
+/// Handles `shunt/capture-read`.
 async fn capture_read(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let captured = methods.switch.read_capture(capture_id(first(arguments))?);
     json(&captured.ok_or(NO_CAPTURE)?)
 }
 
+/// Handles `shunt/capture-start`.
 async fn capture_start(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let started = methods.switch.start_capture(first(arguments)).await;
     started.map(|id| id.to_string()).map_err(|error| with_causes(&error))
 }
 
+/// Handles `shunt/capture-stop`.
 async fn capture_stop(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let dropped = methods.switch.stop_capture(capture_id(first(arguments))?).await;
     Ok(dropped.ok_or(NO_CAPTURE)?.to_string())
 }
 
+/// Handles `shunt/del-bond`.
 async fn del_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.remove_bond(bridge, name).await)
 }
 
+/// Handles `shunt/del-bridge`.
 async fn del_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     to_reply(methods.switch.remove_bridge(first(arguments)).await)
 }
 
+/// Handles `shunt/del-mirror`.
 async fn del_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.remove_mirror(bridge, name).await)
 }
 
+/// Handles `shunt/del-port`.
 async fn del_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     to_reply(methods.switch.remove_port(first(arguments)).await)
 }
 
+/// Handles `shunt/drops`.
 async fn drops(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.drops())
 }
 
+/// Handles `shunt/entries`.
 async fn entries(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let count = match arguments.first() {
         Some(count) => {
@@ -178,14 +196,17 @@ async fn entries(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     json(&methods.switch.entries(count).await)
 }
 
+/// Handles `shunt/evict`.
 async fn evict(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.evictions().await.map_err(|error| with_causes(&error))?)
 }
 
+/// Handles `shunt/forecast`.
 async fn forecast(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.forecasts())
 }
 
+/// Handles `shunt/metrics`.
 async fn show_metrics(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let switch = &methods.switch;
     match arguments.first().map(String::as_str) {
@@ -203,10 +224,12 @@ async fn show_metrics(methods: &DaemonMethods, arguments: &[String]) -> Result<S
     }
 }
 
+/// Handles `shunt/reload`.
 async fn reload_file(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     methods.reloader.reload().await
 }
 
+/// Handles `shunt/restore`.
 async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let path = first(arguments);
     let saved = StateFile::read(Path::new(path)).map_err(|error| error.to_string())?;
@@ -217,15 +240,18 @@ async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     Ok(reload::text(&report, "nothing changed: the switch has this state already\n"))
 }
 
+/// Handles `shunt/save`.
 async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     StateFile::of(&methods.switch, methods.reloader.loaded().await).text()
 }
 
+/// Handles `shunt/set-bfd`.
 async fn set_bfd(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_bfd(&setting::bfd(name, words)?).await)
 }
 
+/// Handles `shunt/set-bridge`.
 async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let settings = setting::bridge_changes(words)?;
@@ -240,35 +266,42 @@ async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     Ok(if is_identity { bridge_remarks(methods, name) } else { String::new() })
 }
 
+/// Handles `shunt/set-policing`.
 async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_ingress_policing(&setting::policing(name, words)?).await)
 }
 
+/// Handles `shunt/set-qos`.
 async fn set_qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_qos(&setting::qos(name, words)?).await)
 }
 
+/// Handles `shunt/set-vlans`.
 async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_vlans(&setting::vlans(name, words)?).await)
 }
 
+/// Handles `shunt/show`.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.bridges())
 }
 
+/// Handles `shunt/threads`.
 async fn threads(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.threads())
 }
 
+/// Handles `shunt/trace`.
 async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((bridge, flow)) = arguments.split_first() else { return Err(missing_argument()) };
     let trace = methods.switch.trace(bridge, &flow.join(" "));
     json(&trace.map_err(|error| error.to_string())?)
 }
 
+/// Handles `shunt/why`.
 async fn why(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let explanation = methods.switch.explain_entry(first(arguments)).await;
     json(&explanation.map_err(|error| with_entries(&error))?)
@@ -281,6 +314,7 @@ fn first(arguments: &[String]) -> &str {
     arguments.first().map_or("", String::as_str)
 }
 
+/// Returns the error of a call with too few arguments.
 fn missing_argument() -> String {
     "an argument is missing: `list-commands` shows the arguments".to_owned()
 }
@@ -343,6 +377,7 @@ impl<'a> AnnouncedWords<'a> {
     }
 }
 
+/// Returns a value as JSON.
 fn json(value: &impl Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }

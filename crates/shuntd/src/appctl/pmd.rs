@@ -49,6 +49,7 @@ fn by_thread(
         .collect())
 }
 
+/// Handles `dpif-netdev/pmd-stats-show`.
 async fn stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     by_thread(methods, arguments, |_, own| {
         format!(
@@ -78,6 +79,7 @@ fn other_hits(own: &PacketThreadCounters) -> String {
     }
 }
 
+/// Handles `dpif-netdev/pmd-perf-show`.
 async fn perf(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     by_thread(methods, arguments, |_, own| {
         let passes = own.hits() + own.upcalls;
@@ -101,6 +103,7 @@ async fn perf(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     })
 }
 
+/// Handles `dpif-netdev/pmd-rxq-show`.
 async fn rxqs(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let queues = DatapathReader::new(&methods.switch).rx_queues();
     let text = by_thread(methods, arguments, |number, _| {
@@ -120,6 +123,7 @@ fn queue_line(own: &RxQueueStatus) -> String {
     format!("  port: {port:<16}  queue-id: {queue:>2} (enabled)   pmd usage: {usage}\n")
 }
 
+/// Handles `dpif-netdev/pmd-rxq-rebalance`.
 async fn rebalance(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     arguments.iter().try_for_each(|datapath| check_datapath(datapath))?;
     let moves = DatapathReader::new(&methods.switch).rebalance().await;

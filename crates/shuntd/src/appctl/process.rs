@@ -15,15 +15,18 @@ commands! {
     "version" "", 0..=0, Read, version, "Show the version";
 }
 
+/// Handles `exit`.
 async fn exit(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     methods.stop.notify_one();
     Ok(String::new())
 }
 
+/// Handles `list-commands`.
 async fn list_commands(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(table::list())
 }
 
+/// Handles `shunt/help`.
 async fn help(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let line = |command: &AppctlCommand| {
         format!("{} {}\n    {}\n", command.name, command.arguments, command.help)
@@ -34,6 +37,7 @@ async fn help(_: &DaemonMethods, arguments: &[String]) -> Result<String, String>
     }
 }
 
+/// Handles `version`.
 async fn version(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(format!("shuntd (Shunt) {}", env!("CARGO_PKG_VERSION")))
 }

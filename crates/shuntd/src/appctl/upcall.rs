@@ -12,11 +12,13 @@ commands! {
     "upcall/show" "", 0..=0, Read, show, "Show the cache entries of each packet thread";
 }
 
+/// Handles `revalidator/purge`.
 async fn purge(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     methods.switch.empty_caches().await;
     Ok(String::new())
 }
 
+/// Handles `revalidator/wait`.
 async fn wait(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }

@@ -81,6 +81,7 @@ impl LogLevels {
     }
 }
 
+/// Handles `vlog/list`.
 async fn list(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(format_levels(&LogLevels::of(&trace_log::filter())))
 }
@@ -106,16 +107,19 @@ fn ovs_name_of(level: &str) -> &'static str {
     }
 }
 
+/// Handles `vlog/list-pattern`.
 async fn list_pattern(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("         prefix                            format\n         ------                            ------\n\
         CONSOLE  none                              %D{%Y-%m-%dT%H:%M:%S.######Z} %p %c: %m\n"
         .to_owned())
 }
 
+/// Handles `vlog/reopen`.
 async fn reopen(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("Logging to file not configured".to_owned())
 }
 
+/// Handles `vlog/set`.
 async fn set(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let filter = change_filter(&trace_log::filter(), arguments)?;
     trace_log::set(&filter).map(|()| String::new())
@@ -172,6 +176,7 @@ fn target(module: &str) -> Option<&'static str> {
     found.map(|(target, _)| *target)
 }
 
+/// Returns the error of a word that is no destination, level or module.
 fn unknown_word(word: &str) -> String {
     let modules = MODULES.iter().map(|(target, _)| *target).collect::<Vec<_>>().join(", ");
     format!("no destination, level, or module \"{word}\"; modules: {modules}")

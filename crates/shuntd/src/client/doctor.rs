@@ -47,15 +47,18 @@ pub(super) enum CheckState {
 }
 
 impl HostCheck {
+    /// Returns a check that succeeded.
     fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         let (subject, detail) = (subject.into(), detail.into());
         Self { state: CheckState::Ok, subject, detail, mend: None }
     }
 
+    /// Returns a check that is only information.
     fn note(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { state: CheckState::Note, ..Self::ok(subject, detail) }
     }
 
+    /// Returns a check that failed, because something is missing.
     fn missing(
         subject: impl Into<String>,
         detail: impl Into<String>,
@@ -65,6 +68,7 @@ impl HostCheck {
         Self { state: CheckState::Missing, mend, ..Self::ok(subject, detail) }
     }
 
+    /// Returns a check that failed, because something is wrong.
     fn wrong(
         subject: impl Into<String>,
         detail: impl Into<String>,

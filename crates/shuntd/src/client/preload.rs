@@ -259,6 +259,7 @@ fn flows_of(request: PreloadRequest<'_>) -> Result<BTreeSet<String>, String> {
     Ok(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
+/// Returns the flows of the frames of a capture, each once.
 fn frames(name: &str, file: File, in_port: &str) -> Result<BTreeSet<String>, String> {
     let mut reader = PcapReader::new(name, file).map_err(|error| error.to_string())?;
     let mut flows = BTreeSet::new();

@@ -95,6 +95,7 @@ fn code(cell: &str) -> Option<&str> {
     cell.strip_prefix('`')?.strip_suffix('`').filter(|text| !text.contains('`'))
 }
 
+/// Compares the tables of docs/configuration.md with the defaults in the code.
 #[test]
 fn the_page_has_every_key_with_its_default() {
     let documented = documented_keys();

@@ -33,6 +33,7 @@ pub(super) fn start() -> io::Result<Runtime> {
     runtime
 }
 
+/// Ends the daemon, because its control threads cannot start.
 #[expect(clippy::print_stderr, reason = "the reason why a daemon does not start is for its user")]
 fn end(reason: &str) {
     eprintln!(

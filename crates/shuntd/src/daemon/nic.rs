@@ -159,6 +159,7 @@ fn open_ports(arguments: &NicArguments) -> Result<Vec<NicPort>, RunError> {
     }
 }
 
+/// Returns the present time of both clocks.
 #[expect(clippy::disallowed_methods, reason = "only the daemon reads clocks")]
 fn now() -> ClockReading {
     /// The time of the first call.

@@ -198,6 +198,7 @@ fn text_page(status: StatusCode, text: impl Into<PageBody>) -> Page {
     (status, PLAIN, text.into())
 }
 
+/// Returns the page for a request to the live page while it is off.
 fn window_is_off() -> Page {
     text_page(
         StatusCode::NOT_FOUND,

@@ -26,6 +26,7 @@ impl SystemRelease {
         Self::of(&text.unwrap_or_default())
     }
 
+    /// Parses the text of `/etc/os-release`.
     fn of(text: &str) -> Self {
         let value = |key| find_value(text, key).unwrap_or(UNKNOWN).to_owned();
         Self { kind: value("ID"), version: value("VERSION_ID") }

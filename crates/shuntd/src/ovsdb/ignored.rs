@@ -194,6 +194,7 @@ const PRIORITY_TAGS: [&str; 4] = ["always", "if-nonzero", "never", "true"];
 /// The prefixes of keys for bonds, which the module for bonds checks.
 const BOND_WORDS: [&str; 2] = ["bond-", "lacp-"];
 
+/// Returns a row of the list of columns without effect.
 const fn column(
     table: &'static str,
     name: &'static str,
@@ -203,6 +204,7 @@ const fn column(
     IgnoredColumn { table, name, asks, reason }
 }
 
+/// Returns a row of the list of known keys.
 const fn key(table: &'static str, name: &'static str, effect: KeyEffect) -> KnownKey {
     KnownKey { table, name, effect }
 }
@@ -227,6 +229,7 @@ impl KeyEffect {
     }
 }
 
+/// Returns whether a column has a value.
 fn is_given(value: &Datum) -> bool {
     !value.is_empty()
 }

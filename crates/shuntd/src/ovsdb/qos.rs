@@ -56,6 +56,7 @@ fn queues(snapshot: &DatabaseSnapshot, qos: RowView<'_>) -> Result<Vec<QueueOpti
     .collect()
 }
 
+/// Returns the options of a row of `Queue`.
 fn queue(id: u32, row: RowView<'_>) -> Result<QueueOptions, String> {
     if row.integer("dscp").is_some() {
         return Err(format!(

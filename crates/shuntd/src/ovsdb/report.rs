@@ -119,6 +119,7 @@ impl<'a> RowReport<'a> {
         }
     }
 
+    /// Reports the state of a row of `Interface`.
     fn interface(&mut self, row: RowView<'_>, port: Option<&BridgePortStatus>) {
         let uuid = row.uuid();
         let refused = self.errors.interfaces.get(&uuid);
@@ -201,6 +202,7 @@ impl<'a> RowReport<'a> {
         }
     }
 
+    /// Reports the state of the controllers of a bridge.
     fn controllers(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
         let snapshot = self.snapshot;
         let common = self.errors.bridge_controllers.get(&status.name);
@@ -350,6 +352,7 @@ fn statistics(port: &BridgePortStatus) -> Datum {
     counters(own.into_iter().chain(driver.filter(is_other)))
 }
 
+/// Returns counters as a map with their names.
 fn counters<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> Datum {
     // A counter that exceeds the type of the column is written as the largest value.
     let count = |count: u64| Atom::Integer(i64::try_from(count).unwrap_or(i64::MAX));

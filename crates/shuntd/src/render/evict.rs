@@ -276,6 +276,7 @@ fn decisions(of: &Value) -> String {
     list(&of["decisions"]).iter().map(|own| format!("    -> {}\n", word(own))).collect()
 }
 
+/// Returns a rule as `ovs-ofctl` writes it.
 fn rule(rule: &Value) -> String {
     let matching = word(&rule["match"]);
     let comma = if matching.is_empty() { "" } else { "," };

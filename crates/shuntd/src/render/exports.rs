@@ -14,6 +14,7 @@ pub(crate) fn exports(bridge: &Value) -> String {
     lines.chain(list(&bridge["collector_sets"]).iter().map(collector_set)).collect()
 }
 
+/// Returns the line about a set of collectors.
 fn collector_set(set: &Value) -> String {
     format!(
         "    collector-set {} (targets={}{} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
@@ -39,6 +40,7 @@ fn virtual_id(exporter: &Value) -> String {
     }
 }
 
+/// Returns the line about sFlow.
 fn sflow(sflow: &Value) -> String {
     format!(
         "    sflow (targets={} agent={} sampling={} polling={} header={}, sent {} in {}{}{})\n",
@@ -54,6 +56,7 @@ fn sflow(sflow: &Value) -> String {
     )
 }
 
+/// Returns the line about NetFlow.
 fn netflow(netflow: &Value) -> String {
     let id = if netflow["add_id_to_interface"] == true { " add_id_to_interface" } else { "" };
     format!(
@@ -70,6 +73,7 @@ fn netflow(netflow: &Value) -> String {
     )
 }
 
+/// Returns the line about IPFIX.
 fn ipfix(ipfix: &Value) -> String {
     format!(
         "    ipfix (targets={} sampling={} obs_domain_id={} obs_point_id={}{} cache_active_timeout={} cache_max_flows={}, sent {} of {} in {}, {} active{}{})\n",
@@ -92,6 +96,7 @@ fn ipfix(ipfix: &Value) -> String {
     )
 }
 
+/// Returns the addresses of the collectors.
 fn targets(exporter: &Value) -> String {
     list(&exporter["targets"]).iter().map(word).collect::<Vec<_>>().join(",")
 }

@@ -62,6 +62,7 @@ pub(crate) fn forecast(status: &Value) -> String {
     text
 }
 
+/// Returns a share in percent.
 fn percent(share: &Value) -> String {
     share.as_f64().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }

@@ -16,6 +16,7 @@ pub(crate) fn nic_line(nic: &Value) -> String {
     )
 }
 
+/// Returns the state of a NIC, with the reason if it is stale.
 fn state(nic: &Value) -> String {
     match word(&nic["state"]) {
         "stale" => {

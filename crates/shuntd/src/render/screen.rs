@@ -386,6 +386,7 @@ fn shown_columns(rows: &[Vec<String>], width: u16) -> Vec<(usize, u16)> {
     shown
 }
 
+/// Returns a bordered panel with a title.
 fn panel(title: &'static str, lines: Vec<String>) -> Paragraph<'static> {
     let lines: Vec<Line<'_>> = lines.into_iter().map(Line::raw).collect();
     Paragraph::new(lines).block(Block::bordered().title(title))

@@ -31,6 +31,7 @@ pub(super) fn set_bfd(port: &mut PortOptions, key: &str, value: &str) -> Result<
     Ok(true)
 }
 
+/// Sets a BFD option of a port.
 fn set(port: &mut PortOptions, key: &str, value: &str) -> Result<(), String> {
     let options = port.bfd.get_or_insert_default();
     match options.set(key, value).map_err(|error| with_causes(&error))? {

@@ -206,6 +206,7 @@ impl PortOptions {
 /// The allowed values of an IPv4 address, for errors.
 const IP: &str = "an IPv4 address, such as 192.0.2.1";
 
+/// Parses `true` or `false`.
 fn flag(setting: &'static str, value: &str) -> Result<bool, SwitchError> {
     parse_value(setting, value, "true or false")
 }

@@ -249,6 +249,7 @@ impl Default for OffloadOptions {
     }
 }
 
+/// Returns a time in milliseconds.
 fn milliseconds(time: Duration) -> u64 {
     // 64 bits of milliseconds last for 584 million years.
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)

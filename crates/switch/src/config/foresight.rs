@@ -79,6 +79,7 @@ impl ForesightOptions {
 }
 
 impl PredictorName {
+    /// Creates the predictor with this name.
     fn predictor(self, seed: u64) -> Box<dyn Predictor> {
         match self {
             Self::Reply => Box::new(Reply::default()),

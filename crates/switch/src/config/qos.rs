@@ -189,6 +189,7 @@ impl QosType {
     }
 }
 
+/// Returns whether a rate or burst is in the allowed range.
 const fn is_amount(amount: u64) -> bool {
     amount > 0 && amount <= QosOptions::AMOUNT_MAX
 }

@@ -332,6 +332,7 @@ pub(crate) fn changed_bridge_settings(
     with_settings(bridge, BRIDGE_SETTINGS, settings, range)
 }
 
+/// Returns the changed settings with these values.
 fn with_settings<T: Clone + 'static>(
     options: &T,
     known: &'static [KeyedSetting<T>],
@@ -476,6 +477,7 @@ impl<'a> SettingValue<'a> {
         })
     }
 
+    /// Parses `true` or `false`.
     fn flag(self) -> Result<bool, SwitchError> {
         self.value.parse().map_err(|_| self.out_of_range("true or false"))
     }

@@ -150,6 +150,7 @@ impl Structure {
         Ok(())
     }
 
+    /// Returns the options of a bridge that may have bonds.
     fn bridge_with_bonds(&self, name: &str) -> Result<(BridgeId, BridgeOptions), SwitchError> {
         let bridges = self.bridges.lock();
         let bridge = bridges.find(name)?;

@@ -28,6 +28,7 @@ pub(crate) enum SettingOrigin {
 }
 
 impl SettingOrigin {
+    /// Returns the verb of log lines about a setting.
     const fn verb(self) -> &'static str {
         match self {
             Self::Operator => "set",

@@ -409,6 +409,7 @@ impl Structure {
         self.remove_any_port(name).await
     }
 
+    /// Removes a port, also the local port of a bridge.
     async fn remove_any_port(&self, name: &str) -> Result<(), SwitchError> {
         let removed = self.take_port_out(name).await?;
         self.notify(removed).await;

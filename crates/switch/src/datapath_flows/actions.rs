@@ -93,6 +93,7 @@ const fn skb_priority(queue: QueueId) -> u32 {
     }
 }
 
+/// Writes `recirc(ID)`.
 pub(super) fn recirc(id: u32) -> String {
     format!("recirc({})", hex(id.into()))
 }
@@ -105,6 +106,7 @@ fn push_vlan(tpid: u16, tci: u16) -> String {
     }
 }
 
+/// Writes the `userspace` action of a punt.
 fn userspace(punt: &Punt) -> String {
     if punt.receiver != PuntReceiver::Controllers {
         return format!("userspace(pid=0,slow_path({}))", slow_path(punt.receiver));

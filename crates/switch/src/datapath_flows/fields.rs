@@ -56,6 +56,7 @@ impl MaskedFields<'_> {
 }
 
 impl FieldSyntax {
+    /// Writes a value of the field.
     fn value(self, value: u128) -> String {
         match self {
             Self::Decimal | Self::DecimalHexMask | Self::DecimalBareMask => value.to_string(),
@@ -69,6 +70,7 @@ impl FieldSyntax {
         }
     }
 
+    /// Writes a mask of the field.
     fn mask(self, mask: u128) -> String {
         match self {
             Self::Decimal => hex(mask),

@@ -70,6 +70,7 @@ fn text_from_tags(fields: MaskedFields<'_>) -> Option<String> {
     Some(format!("{text}{}{}", inner.join(","), ")".repeat(depth)))
 }
 
+/// Writes a VLAN tag with its mask.
 fn tag(tci: u128, mask: u128, with_wildcards: bool) -> String {
     let part = |name: &str, bits: u128, shift: u32| {
         let (value, mask) = (tci >> shift & bits, mask >> shift & bits);

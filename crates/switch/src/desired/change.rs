@@ -264,6 +264,7 @@ pub(super) fn kept_bonds(old: &[BondOptions], new: &[BondOptions]) -> Vec<BondOp
     old.iter().filter(stays).cloned().collect()
 }
 
+/// Removes a port from the desired state.
 fn remove_port(state: &mut DesiredState, name: &str) {
     for bridge in &mut state.bridges {
         bridge.ports.retain(|port| port.options.name != name);

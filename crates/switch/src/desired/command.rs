@@ -314,6 +314,7 @@ impl Structure {
     }
 }
 
+/// Returns a desired state with one bridge and no settings.
 fn of_bridge(bridge: DeclaredBridge) -> DesiredState {
     DesiredState { settings: None, bridges: vec![bridge] }
 }

@@ -75,6 +75,7 @@ impl RouterLog {
         lines.into_iter().for_each(|line| info!("{line}"));
     }
 
+    /// Returns log lines about changed router ports.
     fn lines(&self, pipeline: &Pipeline, changes: &[RouterChange], now: Time) -> Vec<String> {
         let mut bridges = BTreeMap::new();
         let owner = |change: &RouterChange| {

@@ -307,6 +307,7 @@ impl<T> Drop for DeviceExchange<T> {
     }
 }
 
+/// Returns the entry that an operation adds or removes.
 fn change(operation: &Operation) -> Option<EntryChange> {
     match operation {
         Operation::Insert { entry, .. } => Some(EntryChange::Insert(*entry)),

@@ -300,6 +300,7 @@ impl NicFront {
         Ok(Embedded { address, ports, traffic, stop, task })
     }
 
+    /// Returns the client of a NIC at an address.
     fn device(
         &self,
         config: &config::OffloadOptions,

@@ -132,6 +132,7 @@ impl ControllerTransport {
     }
 }
 
+/// Parses the address of a controller; the port may be absent.
 fn connect(text: &str) -> Option<SocketAddr> {
     let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let without_port = || {
@@ -141,6 +142,7 @@ fn connect(text: &str) -> Option<SocketAddr> {
     text.parse().ok().or_else(without_port)
 }
 
+/// Parses the address of a listener.
 fn listen(text: &str) -> Option<SocketAddr> {
     let (port, ip) = text.split_once(':').unwrap_or((text, ""));
     let port = if port.is_empty() { OPENFLOW_PORT } else { port.parse().ok()? };

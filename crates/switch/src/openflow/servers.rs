@@ -164,6 +164,7 @@ impl OpenFlowServers {
         events
     }
 
+    /// Handles a change of bridges or ports.
     async fn handle(&self, event: ControlEvent) {
         match event {
             ControlEvent::BridgeAdded(id, policy, ready) => {
@@ -388,6 +389,7 @@ impl OpenFlowServers {
         Some((Arc::clone(&side.server), std::mem::take(&mut side.sockets)))
     }
 
+    /// Stores the sockets of a bridge.
     fn put_sockets(&self, id: BridgeId, sockets: BridgeSockets) {
         if let Some(side) = self.servers.lock().get_mut(&id) {
             side.sockets = sockets;

@@ -127,6 +127,7 @@ impl Captures {
         self.end(|capture| capture.place == CapturePoint::Port(port)).await;
     }
 
+    /// Ends the captures that `is_over` accepts.
     async fn end(&self, is_over: impl Fn(&RunningCapture) -> bool) {
         let over: Vec<u64> = {
             let running = self.running.lock();

@@ -99,6 +99,7 @@ impl<E> LoggedOwner<E> {
 }
 
 impl<E: Display> UnloggedChanges<E> {
+    /// Returns a log line about the changes that were not logged.
     fn summary(&self, owner: &str) -> String {
         let Self { count, last, times: (start, end) } = self;
         let changes = if *count == 1 { "change" } else { "changes" };

@@ -107,6 +107,7 @@ fn canonical_path(path: &Path) -> PathBuf {
     whole.or_else(|| absolute(&path).ok()).unwrap_or(path)
 }
 
+/// Returns the folder of a file.
 fn folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or_else(|| Path::new("."))

@@ -229,6 +229,7 @@ impl LacpActor {
         self.members.get(member).map(|number| id(*number))
     }
 
+    /// Returns the state of the mux machine of a member.
     fn mux(&self, member: &str) -> MuxState {
         self.id_of(member).map_or(MuxState::Detached, |id| self.aggregator.mux(id))
     }
@@ -271,6 +272,7 @@ fn all_keys() -> impl Iterator<Item = NonZeroU16> {
     (1..=u16::MAX).filter_map(NonZeroU16::new)
 }
 
+/// Returns a port number as the id of a member.
 const fn id(number: PortNo) -> MemberId {
     MemberId(number.number())
 }

@@ -28,6 +28,7 @@ impl BridgeRegistry {
         })
     }
 
+    /// Returns the kind of a port as the tables see it.
     pub(super) fn kind(&self, port: &BridgePort) -> PortKind {
         // Tables may only send to ports that the packet threads have.
         if let Some(datapath) = port.datapath.filter(|_| port.open.is_some()) {

@@ -189,6 +189,7 @@ impl GigaflowStatus {
     }
 }
 
+/// Returns the average; 0 without any values.
 #[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
 fn average(sum: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }

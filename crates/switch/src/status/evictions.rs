@@ -180,6 +180,7 @@ fn evictions_by_table(coordinator: &EvictionCoordinator) -> BTreeMap<(BridgeId, 
     coordinator.record().evictions_by_table().clone()
 }
 
+/// Returns the status of the eviction coordinator.
 fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
     let (totals, record, engine) =
         (coordinator.totals(), coordinator.record(), coordinator.engine());

@@ -579,6 +579,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
     thread
 }
 
+/// Returns the settings of the threads that may change.
 const fn tuning(config: &Config) -> Tuning {
     Tuning {
         max_idle: config.caches.idle(),

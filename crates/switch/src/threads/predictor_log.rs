@@ -56,6 +56,7 @@ impl PredictorLog {
         }
     }
 
+    /// Returns the change of a predictor since the last call.
     fn change(
         &mut self,
         thread: usize,

@@ -160,6 +160,7 @@ impl Publisher {
         }
     }
 
+    /// Takes the lock that orders versions.
     fn lock(&self) -> MutexGuard<'_, ChangeSender> {
         self.changes.try_lock().unwrap_or_else(|| wait_outside_tasks(|| self.changes.lock()))
     }

@@ -306,6 +306,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
+    /// Returns the name of a bridge.
     fn name_of(&self, bridge: BridgeId) -> String {
         let name = bridge_name(&self.bridges.lock(), bridge);
         if name.is_empty() { "a deleted bridge".to_owned() } else { name }
@@ -324,6 +325,7 @@ fn bridge_of(entry: &DumpedEntry) -> BridgeId {
     BridgeId::new(u16::try_from(number).unwrap_or_default())
 }
 
+/// Returns the reason for a removal as text.
 const fn reason_text(reason: RemovedReason) -> &'static str {
     match reason {
         RemovedReason::IdleTimeout => "its idle timeout passed",

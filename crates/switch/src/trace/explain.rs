@@ -183,6 +183,7 @@ impl<'a> Tracer<'a> {
         self.explain(traversal, &notes, packet, id, &mut VecDeque::new())
     }
 
+    /// Returns the trace of a traversal.
     fn explain(
         &self,
         traversal: &Traversal,

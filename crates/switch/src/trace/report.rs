@@ -130,6 +130,7 @@ impl Trace {
         text
     }
 
+    /// Returns the text of the trace, without its continuations.
     fn own_text(&self) -> String {
         let mut text = format!("Flow: {}\n", self.flow);
         text.extend(self.warnings.iter().map(|warning| format!("Warning: {warning}\n")));

@@ -199,6 +199,7 @@ impl<T: OffloadDevice> Chaos<T> {
         }
     }
 
+    /// Delivers the delayed events that are due.
     fn deliver(&mut self, events: &mut Vec<OffloadEvent>) {
         let mut batch = Vec::new();
         while let Some((ticket, operation)) = self.waiting.pop_front() {

@@ -95,6 +95,7 @@ impl ModelChain {
         (0..self.capacity.stages_count).filter_map(StageId::new)
     }
 
+    /// Returns the stages that hold a sub-traversal.
     fn holders(&self, steps: &[u32]) -> StageSet {
         self.entries.get(steps).copied().unwrap_or_default()
     }
@@ -103,6 +104,7 @@ impl ModelChain {
         self.counts[stage.index()] >= self.capacity.stage_entries_max
     }
 
+    /// Puts a sub-traversal into a stage.
     fn put(&mut self, steps: &[u32], stage: StageId) -> ModelPut {
         if self.holders(steps).contains(stage) {
             return ModelPut::Shared;

@@ -82,6 +82,7 @@ impl PlainStages {
         Self(vec![PlainStage { room: StageRoom::Free, held: Vec::new() }; count.into()])
     }
 
+    /// Returns the stages that `which` accepts.
     fn stages_where(&self, mut which: impl FnMut(&PlainStage) -> bool) -> StageSet {
         let numbered = self.0.iter().zip(0_u8..).filter(|(stage, _)| which(stage));
         numbered

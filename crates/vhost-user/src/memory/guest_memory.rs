@@ -146,6 +146,7 @@ impl GuestMemory {
         (range.length == length).then_some(range)
     }
 
+    /// Returns the memory from `address` on in the region that contains it.
     #[inline]
     fn find_by(
         &self,

@@ -321,11 +321,13 @@ struct AskedFields {
 }
 
 impl AskedFields {
+    /// Adds some bits of a field.
     fn add(&mut self, field: FieldId, value: u128, bits: u128) {
         self.key.set_field_masked(field, value & bits, bits);
         self.mask.add_bits(field, bits);
     }
 
+    /// Adds a whole field.
     fn set(&mut self, field: FieldId, value: u128) {
         self.add(field, value, field.value_max());
     }

@@ -174,6 +174,7 @@ fn of_flow_mod(flow_mod: &FlowMod) -> String {
     text
 }
 
+/// Returns the name of a flow-mod command.
 const fn command(command: FlowModCommand) -> &'static str {
     match command {
         FlowModCommand::Add => "add",
@@ -184,6 +185,7 @@ const fn command(command: FlowModCommand) -> &'static str {
     }
 }
 
+/// Returns the name of a group-mod command.
 const fn group_command(command: GroupCommand) -> &'static str {
     match command {
         GroupCommand::Add => "add",
@@ -195,6 +197,7 @@ const fn group_command(command: GroupCommand) -> &'static str {
     }
 }
 
+/// Returns the name of a group type.
 const fn group_kind(kind: GroupKind) -> &'static str {
     match kind {
         GroupKind::All => "all",
@@ -220,6 +223,7 @@ fn raw_detail(header: &Header, body: &[u8]) -> Option<String> {
     Some(text.unwrap_or_else(|MessageLengthError| format!("of {} bytes", header.length)))
 }
 
+/// Describes a flow-mod that cannot be decoded.
 fn raw_flow_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     body.skip(16)?;
     let (table, number) = (body.u8()?, body.u8()?);
@@ -243,17 +247,20 @@ fn raw_flow_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError>
     Ok(text)
 }
 
+/// Describes a group-mod that cannot be decoded.
 fn raw_group_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     let (command, kind) = (body.u16()?, body.u8()?);
     body.skip(1)?;
     Ok(format!("command={command} group_id={},type={kind}", body.u32()?))
 }
 
+/// Describes a meter-mod that cannot be decoded.
 fn raw_meter_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     let (command, flags) = (body.u16()?, body.u16()?);
     Ok(format!("command={command} meter={},flags={flags:#x}", body.u32()?))
 }
 
+/// Describes a packet-out that cannot be decoded.
 fn raw_packet_out(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     body.skip(4)?;
     let (in_port, length) = (shunt_flow::PortNo::new(body.u32()?), body.u16()?);

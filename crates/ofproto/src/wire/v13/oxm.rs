@@ -28,6 +28,7 @@ pub(crate) fn read_match(reader: &mut ByteReader<'_>) -> Result<Match, ErrorCode
     oxm::decode_match(tlvs).map_err(match_error)
 }
 
+/// Splits a match into its type and its OXM fields.
 fn match_frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, &'a [u8]), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let tlvs = reader.bytes(usize::from(length).checked_sub(4).ok_or(MessageLengthError)?)?;

@@ -18,6 +18,7 @@ pub(in crate::wire) fn read<'a>(
     frame(reader).map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
+/// Splits the next property into its type and its value.
 fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let value = reader.bytes(usize::from(length).checked_sub(4).ok_or(MessageLengthError)?)?;

@@ -76,6 +76,7 @@ impl Lane {
         Self { word, shift, width: if rest < 32 { rest } else { 32 } }
     }
 
+    /// Returns the value of the lane in its word.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the value is masked to the width")]
     const fn of_word(self, word: u64) -> u32 {

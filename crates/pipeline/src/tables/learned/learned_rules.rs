@@ -282,6 +282,7 @@ impl LearnedRules {
         u32::try_from(index).unwrap_or(NO_REST - 1)
     }
 
+    /// Returns whether `key` matches the fields of a rule outside of the lanes.
     #[inline]
     fn has_rest(&self, rest: u32, key: &FlowKey) -> bool {
         rest == NO_REST || self.rests.get(rest as usize).is_some_and(|rest| rest.matches(key))

@@ -127,6 +127,7 @@ impl LearnedTable {
         self.current.as_mut().map_or(0, |index| index.reclaim(oldest, removals_max))
     }
 
+    /// Applies a change to the index, and logs it for the training.
     fn change(&mut self, change: impl Fn() -> LoggedChange) {
         self.changes = self.changes.map(|count| count.saturating_add(1));
         if let Some(current) = &mut self.current

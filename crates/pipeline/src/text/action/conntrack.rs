@@ -89,6 +89,7 @@ fn zone(value: TextSlice<'_>) -> Result<CtZone, RuleTextError> {
     }
 }
 
+/// Parses `alg` of `ct`.
 fn alg(value: TextSlice<'_>) -> Result<u16, RuleTextError> {
     let named = ALGS.iter().find(|(name, _)| *name == value.text());
     named.map(|(_, alg)| *alg).ok_or_else(|| value.bad("ct", "alg=ftp or alg=tftp"))
@@ -103,6 +104,7 @@ fn exec(argument: TextSlice<'_>) -> Result<Vec<Action>, RuleTextError> {
     Ok(actions)
 }
 
+/// Parses an action inside `ct`.
 fn inner(item: Item<'_>) -> Result<Vec<Action>, RuleTextError> {
     let argument = item.argument_or_end();
     match item.name.text().to_ascii_lowercase().as_str() {

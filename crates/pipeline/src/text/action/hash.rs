@@ -104,10 +104,12 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    /// Returns the arguments of an action.
     const fn of(whole: TextSlice<'a>, action: &'static str, form: &'static str) -> Self {
         Self { whole, items: whole.items(), action, form }
     }
 
+    /// Returns the next argument, or an error if there is none.
     fn item(&mut self) -> Result<Item<'a>, RuleTextError> {
         self.items.next().ok_or_else(|| self.whole.bad(self.action, self.form))?
     }
@@ -156,6 +158,7 @@ impl<'a> Words<'a> {
         Ok(members.into())
     }
 
+    /// Parses a member port.
     fn member(&self, slice: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
         let (port, action) = (scope.port(slice)?, self.action);
         let is_port = port <= PortNo::MAX || port.reserved_name().is_some();

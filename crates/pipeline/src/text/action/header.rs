@@ -133,6 +133,7 @@ fn with_vlan_tag(action: Action, scope: &Scope<'_>, policy: VlanTagPolicy) -> Ve
     }
 }
 
+/// Parses a value, and returns the action that writes it.
 fn write(field: FieldId, text: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let (value, mask) =
         parse_value(field, text.text()).map_err(|error| text.error(error.into()))?;
@@ -144,6 +145,7 @@ fn write(field: FieldId, text: TextSlice<'_>) -> Result<Action, RuleTextError> {
     }
 }
 
+/// Returns the action that writes all bits of a field.
 const fn exact(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }

@@ -130,6 +130,7 @@ pub(super) fn controller(argument: TextSlice<'_>) -> Result<Action, RuleTextErro
     Ok(simplify(action))
 }
 
+/// Returns a plain output instead of a controller action with defaults.
 fn simplify(action: ControllerAction) -> Action {
     let max_len = action.max_len;
     if action == (ControllerAction { max_len, ..default_controller() }) {
@@ -151,6 +152,7 @@ fn default_controller() -> ControllerAction {
     }
 }
 
+/// Parses the reason of a packet-in.
 fn reason(value: TextSlice<'_>) -> Result<PacketInReason, RuleTextError> {
     let named = PacketInReason::ALL.into_iter().find(|reason| reason.name() == value.text());
     let form = "reason=no_match|action|invalid_ttl|action_set|group|packet_out";

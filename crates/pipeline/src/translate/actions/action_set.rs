@@ -85,6 +85,7 @@ impl<'a> ActionSet<'a> {
     }
 }
 
+/// Returns the kind of an action in a set; a set has one of each kind.
 const fn kind(action: &Action) -> Option<SetActionKind> {
     Some(match action {
         Action::CopyTtlIn => SetActionKind::CopyTtlIn,

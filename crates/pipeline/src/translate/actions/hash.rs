@@ -144,6 +144,7 @@ fn add_ports(packet: &mut WorkingPacket, hash: Hash, sources: &[FieldId]) -> Has
     add_ends(packet, hash, FieldId::TcpSrc, FieldId::TcpDst)
 }
 
+/// Adds the first of two fields that the packet has.
 fn add_either(packet: &mut WorkingPacket, hash: Hash, first: FieldId, second: FieldId) -> Hash {
     match [first, second].into_iter().find(|field| packet.has_field(*field)) {
         Some(field) => add(packet, hash, field),
@@ -160,6 +161,7 @@ fn add_ends(packet: &mut WorkingPacket, hash: Hash, source: FieldId, target: Fie
     hash.with(ends[0].min(ends[1])).with(ends[0].max(ends[1]))
 }
 
+/// Adds a field of the packet to a hash.
 fn add(packet: &mut WorkingPacket, hash: Hash, field: FieldId) -> Hash {
     add_masked(packet, hash, field, u128::MAX)
 }

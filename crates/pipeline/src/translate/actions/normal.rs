@@ -335,6 +335,7 @@ pub(super) const fn is_reserved(address: u64) -> bool {
         )
 }
 
+/// Returns the octets of a MAC address.
 pub(super) const fn bytes(address: u64) -> [u8; 6] {
     let [_, _, mac @ ..] = address.to_be_bytes();
     mac

@@ -148,6 +148,7 @@ impl<'t, 'a> Egress<'t, 'a> {
         self.send(port, max_len, !is_decided)
     }
 
+    /// Outputs the packet on its ingress port.
     fn output_ingress(&mut self, max_len: Option<u32>) -> Result<(), TraversalError> {
         let filters = self.bridge.filters_egress(&mut self.packet.recorder)
             || self.bridge.mirrors().is_some();

@@ -226,6 +226,7 @@ impl Composer<'_> {
         }
     }
 
+    /// Adds the bits that the visits of the sub-traversal consulted.
     fn consult(&self, mask: &mut GrowingMask) {
         // After a partition point all hidden words are constants, except those that locate
         // the packet.
@@ -253,6 +254,7 @@ impl Composer<'_> {
         words(FieldId::RecircId, u128::MAX).for_each(|(index, bits)| mask.add(index, bits));
     }
 
+    /// Returns the objects that the sub-traversal consulted.
     fn reads(&self) -> Box<[Object]> {
         let Self { whole, tail, visits, .. } = self;
         let bridges = visits.first().map(|visit| visit.bridge);

@@ -89,6 +89,7 @@ impl GrowingMask {
         found
     }
 
+    /// Returns whether the mask equals `other`.
     pub(in crate::translate) fn is(&self, other: &SparseMask) -> bool {
         let others = self.used.without(other.map());
         other.iter().all(|(word, bits)| self.word(word) == bits)

@@ -104,6 +104,7 @@ impl Recorder {
         Self { is_off: true, ..Self::unused() }
     }
 
+    /// Returns a recorder without a packet.
     fn unused() -> Self {
         Self {
             is_off: false,

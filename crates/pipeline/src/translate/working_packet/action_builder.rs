@@ -130,6 +130,7 @@ impl ActionBuilder {
         }
     }
 
+    /// Notes that a field was written, for which no action was emitted yet.
     const fn mark_written(&mut self) {
         self.writes += 1;
         self.is_behind = true;
@@ -331,6 +332,7 @@ impl ActionBuilder {
         }
     }
 
+    /// Emits the pushes and pops of VLAN tags so far.
     fn commit_tags(&mut self, key: &FlowKey, recorder: &mut Recorder) {
         let (pops, pushes) = self.wire_tags.difference(&self.key_tags);
         self.actions.extend(std::iter::repeat_n(DatapathAction::PopVlan, pops));
@@ -348,6 +350,7 @@ impl ActionBuilder {
         self.wire_tags = self.key_tags.clone();
     }
 
+    /// Emits the pushes and pops of MPLS labels so far.
     fn commit_labels(&mut self, key: &FlowKey, recorder: &mut Recorder) {
         recorder.consult(FieldId::EthType, u128::MAX);
         let ethertype = key.eth_type();
@@ -376,6 +379,7 @@ impl ActionBuilder {
         self.take_pending(VLAN)
     }
 
+    /// Returns whether a word has pending writes, and clears them.
     fn take_pending(&mut self, word: usize) -> bool {
         std::mem::take(&mut self.pending.words_mut()[word]) != 0
     }
@@ -401,6 +405,7 @@ impl ActionBuilder {
         self.key_tags.pushed.push(tag);
     }
 
+    /// Returns a new identity for a pushed tag or label.
     const fn new_identity(&mut self) -> u32 {
         self.newest += 1;
         self.newest
@@ -408,6 +413,7 @@ impl ActionBuilder {
 }
 
 impl Shims {
+    /// Pops a pushed tag or label, or else one of the original packet.
     fn pop(&mut self) {
         if self.pushed.pop().is_none() {
             self.popped += 1;

@@ -171,6 +171,7 @@ impl WorkingPacket {
         label << 12 | class << 9 | BOTTOM | ttl
     }
 
+    /// Clears the fields that are payload behind MPLS labels.
     fn forget_payload(&mut self) {
         for index in [FIRST, THIRD].into_iter().chain(PAYLOAD) {
             self.key.words_mut()[index] = 0;
@@ -184,6 +185,7 @@ impl WorkingPacket {
         self.recorder.wrote_word(usize::from(word::ETH_DST), u64::from(u16::MAX));
     }
 
+    /// Sets the three label stack entries of the key.
     fn set_entries(&mut self, [first, second, third]: [u32; 3]) {
         let words = self.key.words_mut();
         words[FIRST] = u64::from(first) << 32 | u64::from(second);

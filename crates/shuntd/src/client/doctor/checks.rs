@@ -195,6 +195,7 @@ impl PortNeeds {
     }
 }
 
+/// Checks a capability of the process.
 fn capability(rights: &ProcessRights, capability: Capability, users: &str) -> HostCheck {
     let name = capability.name;
     if rights.has(capability) {
@@ -209,6 +210,7 @@ fn capability(rights: &ProcessRights, capability: Capability, users: &str) -> Ho
     HostCheck::missing(name, detail, mend)
 }
 
+/// Checks the limit of receive buffers of sockets.
 fn receive_memory(limit: u64) -> HostCheck {
     let subject = "net.core.rmem_max";
     if limit >= RMEM_MIN {
@@ -264,6 +266,7 @@ fn packet_socket() -> Option<HostCheck> {
     Some(HostCheck::missing("packet socket", detail, mend))
 }
 
+/// Checks that this user can open the TUN device file.
 fn tun_of_user(path: &Path) -> HostCheck {
     let subject = "/dev/net/tun";
     match OpenOptions::new().read(true).write(true).open(path) {
@@ -277,6 +280,7 @@ fn tun_of_user(path: &Path) -> HostCheck {
     }
 }
 
+/// Returns the failed check of the TUN device file.
 fn no_tun() -> HostCheck {
     HostCheck::missing("/dev/net/tun", "does not exist, and tap ports need it", "modprobe tun")
 }
@@ -368,6 +372,7 @@ impl RunningDaemon {
         list(&self.bridges).iter().flat_map(|bridge| list(&bridge["ports"]))
     }
 
+    /// Returns what the open ports of the daemon need from the host.
     fn needs(&self) -> PortNeeds {
         let kinds = self.ports().map(|port| word(&port["type"]));
         let is_packet = |thread: &&Value| word(&thread["name"]).starts_with("packet thread");
@@ -423,10 +428,12 @@ fn check_thread(thread: &Value) -> Option<HostCheck> {
     Some(HostCheck::missing(word(&thread["name"]), state, "systemctl restart shuntd"))
 }
 
+/// Returns the elements of an array; no elements for another value.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Returns a string; an empty one for another value.
 fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

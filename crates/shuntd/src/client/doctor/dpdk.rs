@@ -45,6 +45,7 @@ impl DpdkNeeds {
     }
 }
 
+/// Checks that this build has DPDK.
 fn build(state: DpdkState) -> HostCheck {
     match state.version() {
         Some(version) => HostCheck::ok("DPDK", format!("{version}, in this build")),
@@ -56,6 +57,7 @@ fn build(state: DpdkState) -> HostCheck {
     }
 }
 
+/// Checks that enough huge pages are free.
 fn huge_pages(free: Option<u64>) -> HostCheck {
     let subject = "huge pages for DPDK";
     match free {

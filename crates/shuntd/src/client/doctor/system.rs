@@ -174,6 +174,7 @@ impl HostSystem {
             .any(|comm| fs::read_to_string(comm).is_ok_and(|name| name.trim_end() == program))
     }
 
+    /// Returns the state of the systemd unit.
     pub(super) fn unit(&self) -> UnitState {
         let is_installed = UNITS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
         // A link to a unit has no valid target if the root is not `/`, so the link itself is

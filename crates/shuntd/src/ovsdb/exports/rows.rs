@@ -164,6 +164,7 @@ impl RefusedExports {
     }
 }
 
+/// Records why a row has no effect.
 fn refuse(refused: &mut RefusedRows, row: ExportRow, reason: &str) {
     if let ExportRow::Valid(row) = row {
         refused.insert(row, reason.to_owned());

@@ -297,6 +297,7 @@ impl BridgeIpfix {
         self.receivers.iter().map(SampleReceiver::dropped).sum()
     }
 
+    /// Returns the interface number of a port.
     fn interface(&self, port: DatapathPort) -> u32 {
         self.indices.get(&port).copied().unwrap_or(NO_INTERFACE)
     }
@@ -309,6 +310,7 @@ pub(super) fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
+/// Returns a time in milliseconds.
 pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -112,6 +112,7 @@ impl IpfixExporters {
         }
     }
 
+    /// Starts a task that reports the last flows of an exporter and ends it.
     fn begin_end(&self, mut own: BridgeIpfix, kind: IpfixEnd) {
         own.begin_end(&self.bridges);
         let (plane, bridges) = (Arc::clone(&self.plane), Arc::clone(&self.bridges));
@@ -148,6 +149,7 @@ impl IpfixExporters {
     }
 }
 
+/// Returns the present time of the daemon and of the system.
 pub(super) fn clock(plane: &DataPlane) -> IpfixClock {
     let now = plane.now();
     IpfixClock { now, unix_time: unix_time(plane, now) }

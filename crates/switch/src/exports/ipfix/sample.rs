@@ -112,6 +112,7 @@ impl SampleParser {
 }
 
 impl SampledFrame<'_> {
+    /// Returns the flow and the counts of the sample.
     fn flow(
         &self,
         key: &FlowKey,
@@ -152,6 +153,7 @@ impl SampledFrame<'_> {
     }
 }
 
+/// Returns the fields of the network header.
 fn network(key: &FlowKey) -> Option<IpfixNetwork> {
     let tos = field_u8(key, FieldId::IpDscp) << 2 | field_u8(key, FieldId::IpEcn);
     let protocol = field_u8(key, FieldId::IpProto);

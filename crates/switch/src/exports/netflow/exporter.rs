@@ -175,6 +175,7 @@ impl BridgeNetflow {
         info!(flows = counts.flows, flows_lost, "{owner} stopped");
     }
 
+    /// Reports the flows that have ended.
     fn report_ended(&mut self, clock: NetflowClock) {
         let count = self.receivers.len();
         for step in 0..count {
@@ -205,6 +206,7 @@ impl BridgeNetflow {
         self.receivers.iter().map(NetflowReceiver::lost).sum()
     }
 
+    /// Returns the record of a flow.
     fn record(&self, flow: &ExpiredFlow) -> NetflowRecord {
         let ExpiredFlow { key, counts, egress } = flow;
         let output = match egress {
@@ -246,10 +248,12 @@ impl BridgeNetflow {
         }
     }
 
+    /// Returns the engine id of the bridge.
     fn engine(&self) -> u8 {
         self.options.engine_of(self.bridge.number())
     }
 
+    /// Returns the times in the header of a datagram.
     fn clock(&self, now: Time, unix_time: Duration) -> NetflowClock {
         NetflowClock { uptime_ms: self.uptime_ms(now), since_epoch: unix_time }
     }

@@ -220,11 +220,13 @@ impl BridgeSflow {
         self.collectors.totals().update(|totals| totals.samples += samples);
     }
 
+    /// Returns the interface of a port.
     fn interface(&self, port: DatapathPort) -> SampledInterface {
         let index = self.indices.get(&port);
         index.map_or(SampledInterface::Unknown, |index| SampledInterface::Index(*index))
     }
 
+    /// Returns the egress interface of a sampled packet.
     fn egress(&self, packet: &SampledPacket) -> SampledInterface {
         match packet.egress {
             SampledEgress::Unknown => SampledInterface::Unknown,

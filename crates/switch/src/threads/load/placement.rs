@@ -52,6 +52,7 @@ impl QueuePlacer {
         PortPlacement { placer: self, threads, own: BTreeMap::new() }
     }
 
+    /// Returns the load of a thread.
     fn thread(&mut self, number: usize) -> &mut OccupiedThread {
         self.threads.entry(number).or_default()
     }

@@ -92,6 +92,7 @@ pub(super) fn read_output2(body: &mut ByteReader<'_>) -> Result<Action, ErrorCod
     output(body, bits(field, offset, width)?, max_len)
 }
 
+/// Returns `output:FIELD` if the rest of the action is padding.
 fn output(rest: &ByteReader<'_>, source: Subfield, max_len: u16) -> Result<Action, ErrorCode> {
     let is_padding = rest.rest().iter().all(|byte| *byte == 0);
     let action = Action::OutputField { source, max_len };
