@@ -21,6 +21,7 @@ pub struct Foresight {
     order: Vec<usize>,
 }
 
+/// A predictor with the governor that may pause it.
 #[derive(Debug)]
 struct GovernedPredictor {
     predictor: Box<dyn Predictor>,

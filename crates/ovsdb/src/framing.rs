@@ -204,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// The end of a message is that of a search byte by byte, in any chunks.
+        /// The end is the same as in a search byte by byte, for any chunks.
         #[test]
         fn the_end_of_a_message_is_found(
             rest in prop::collection::vec(prop::sample::select(&b"{}[]\"\"\\ab"[..]), 0..80),

@@ -33,7 +33,7 @@ pub enum SendEnd {
     All,
     /// The ring has no space for the next frame, or no peer is connected.
     Full,
-    /// The peer cannot accept the next frame at any time.
+    /// The peer can never accept the next frame.
     ///
     /// The frame is too long, or needs an offload that was not negotiated.
     Refused,

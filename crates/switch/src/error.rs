@@ -177,9 +177,7 @@ pub enum SwitchError {
         member: String,
     },
     /// A member of a bond has no port, or its port is closed.
-    #[error(
-        "bond {bond}: member {member} has no port that is open: add the port, or enable its device"
-    )]
+    #[error("bond {bond}: member {member} has no open port: add the port, or enable its device")]
     MemberWithoutPort {
         /// Name of the bond.
         bond: String,

@@ -94,7 +94,7 @@ pub(crate) enum FramePut {
     Done,
     /// The guest has no buffers.
     Full,
-    /// The guest cannot accept the frame at any time.
+    /// The guest can never accept the frame.
     ///
     /// The frame is too long, or has an offload that was not negotiated.
     Refused,

@@ -41,6 +41,7 @@ pub struct TupleSpace<R> {
     rules_count: usize,
 }
 
+/// The index of a subtable in the list of the table.
 type SubtableId = usize;
 
 /// A subtable in the search order, with the data that exclude it without a search.

@@ -82,7 +82,7 @@ impl Reading {
         self.current.as_ref().is_some_and(|current| now.since(current.began_at) > within)
     }
 
-    /// Replies to all pulls without a reading.
+    /// Replies to all pulls, although no counters were read.
     pub(super) fn abandon(&mut self) {
         let current = self.current.iter_mut().flat_map(|current| current.replies.drain(..));
         current.chain(self.waiting.drain(..)).for_each(|reply| reply(()));

@@ -77,7 +77,7 @@ pub enum IpfixNetwork {
     },
 }
 
-/// The fields of the header after an IP header.
+/// The fields of the transport or ICMP header after an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowTransport {
     /// There is no transport header, or an unknown header.

@@ -32,6 +32,7 @@ pub struct Periodic {
     capacity: usize,
 }
 
+/// A flow that may arrive again at equal intervals.
 #[derive(Debug)]
 struct PeriodicFlow {
     key: SparseKey,

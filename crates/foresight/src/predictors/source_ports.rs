@@ -30,6 +30,7 @@ struct ClientService {
     port: u128,
 }
 
+/// The last source port of a client, and the step to its next one.
 #[derive(Clone, Copy, Debug)]
 struct PortSequence {
     last: u128,

@@ -93,6 +93,7 @@ struct Relation {
     has_followed: bool,
 }
 
+/// The protocol, addresses and ports of a follower, from its base flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RelationRule {
     protocol: u128,

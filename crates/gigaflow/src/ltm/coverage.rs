@@ -54,6 +54,7 @@ pub struct Coverage {
     pub published: u128,
 }
 
+/// A count for each tag.
 type ByTag = HashMap<Tag, u128, foldhash::fast::FixedState>;
 
 impl Coverage {

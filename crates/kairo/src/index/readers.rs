@@ -25,6 +25,7 @@ pub(super) struct Readers {
 /// Approximate number of hash table buckets per row.
 const ROOM: usize = 2;
 
+/// A set of objects, and the entries that read exactly these objects.
 struct ReadSet {
     objects: Box<[Object]>,
     entries: HashSet<u32, FixedState>,

@@ -32,6 +32,7 @@ pub(super) struct VisitGroups {
     hashes: FixedState,
 }
 
+/// The groups of visits of one table.
 struct TableGroups {
     by_mask: HashMap<SparseMask, u32, FixedState>,
     /// Number of visits in all groups of the table.

@@ -21,7 +21,7 @@ use crate::sync::{AtomicUsize, Ordering, ReadLock};
 pub(super) struct DoubleBuffer<T> {
     copies: [ReadLock<T>; 2],
     active: AtomicUsize,
-    /// For each copy, not 0 while a change of the copy is incomplete.
+    /// For each copy: not 0 while a change of the copy is incomplete.
     /// Only the writer reads `incomplete`.
     incomplete: [AtomicUsize; 2],
 }

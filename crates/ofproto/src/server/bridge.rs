@@ -128,7 +128,7 @@ impl<H: Host> OpenFlowServer<H> {
 
     /// Sets the versions that new connections may use, bit `n` for wire version `n`.
     ///
-    /// Connections that are open keep their version.
+    /// Open connections keep their version.
     pub fn set_versions(&self, versions: u32) {
         self.shared.versions.store(versions, Ordering::Relaxed);
     }

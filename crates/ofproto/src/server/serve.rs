@@ -22,6 +22,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest sleep, for a connection without a timer.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
+/// A wait of a connection for its host.
 type WaitFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// The reason why a connection ended, and how long it was open.

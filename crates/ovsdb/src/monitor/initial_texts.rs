@@ -44,7 +44,7 @@ struct TableTexts {
     bytes: usize,
 }
 
-/// The text of the rows in one part of a table, with commas between them.
+/// The text of the rows in one part of a table, separated by commas.
 #[derive(Debug, Default)]
 struct PartText {
     /// The part of the table, of which the rows move to a new one with each change.

@@ -52,6 +52,7 @@ impl From<String> for Stop {
     }
 }
 
+/// The result of an operation as JSON, or the reason to stop.
 type Executed = Result<Map<String, Value>, Stop>;
 
 impl<'a> Executor<'a, '_> {

@@ -38,6 +38,7 @@ pub(crate) enum RowEffect {
     Delete,
 }
 
+/// Columns by name, with their values.
 pub(crate) type OwnedColumns = Vec<(String, Datum)>;
 
 impl RowTransaction {

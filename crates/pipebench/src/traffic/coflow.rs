@@ -112,6 +112,7 @@ pub fn coflows(
     Ok(all)
 }
 
+/// Generates the flows of coflows.
 struct Maker<'a> {
     stream: RandomStream,
     machines: Zipf,

@@ -67,7 +67,7 @@ pub(crate) struct PortTableParts {
 }
 
 impl PortTableParts {
-    /// Builds the table of these ports, and compares it with the ports before.
+    /// Builds the table of these ports, and compares it with the previous ports.
     pub(crate) fn change_to(self, ports: Vec<Arc<PortInfo>>) -> PortChange {
         let table = PortTable::new(ports, |ports| self.mirrors(ports));
         PortChange::new(self.before, Arc::new(table))

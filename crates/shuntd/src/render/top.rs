@@ -15,7 +15,7 @@ use super::{
 
 /// The status values of the daemon that `top` compares.
 pub(crate) struct TopSnapshot {
-    /// Time of the snapshot, since any fixed time.
+    /// Time of the snapshot, since a fixed time in the past.
     pub(crate) taken: Duration,
     pub(crate) bridges: Value,
     pub(crate) caches: Value,

@@ -41,9 +41,8 @@ pub struct MegaflowCache {
     probes: u32,
     /// Number of packets that missed; older misses count less.
     missed: u32,
-    /// Mean number of probes of a packet if all masks are searched.
-    /// The number is that of the last ordering.
-    ///
+    /// Mean number of probes of a packet, computed at the last ordering.
+    /// All masks are searched in that order.
     probes_per_packet: u32,
 }
 

@@ -453,6 +453,7 @@ impl Port for AfXdp {
 /// Each check costs a system call for each socket.
 const CHECK_ONE_IN: u32 = 64;
 
+/// A receive queue of an `af_xdp` port.
 struct XdpRx {
     receivers: Vec<Receiver>,
     /// The epoll set of all sockets; `None` for a single socket.

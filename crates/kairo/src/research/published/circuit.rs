@@ -47,6 +47,7 @@ pub(super) struct TableCircuit {
     tuples: Tuples,
 }
 
+/// The inputs of the circuit.
 #[derive(Default)]
 struct TableInputs {
     packets: BTreeMap<BridgeId, ZSetHandle<PacketRow>>,

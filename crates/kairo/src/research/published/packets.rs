@@ -35,6 +35,7 @@ pub(super) struct TrackedPackets {
     readers: HashMap<Object, usize, FixedState>,
 }
 
+/// A tracked packet, and the sub-traversals that it takes.
 struct Tracked {
     sub_traversals: Vec<TrackedSubTraversal>,
     bridge: BridgeId,
@@ -45,6 +46,7 @@ struct Tracked {
     status: PacketStatus,
 }
 
+/// A sub-traversal of a tracked packet.
 struct TrackedSubTraversal {
     /// The entry of the sub-traversal, while it belongs to this packet.
     id: Option<EntryId>,

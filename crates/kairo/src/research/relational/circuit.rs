@@ -17,6 +17,7 @@ pub(super) struct LinkCircuit {
     inputs: LinkInputs,
 }
 
+/// The inputs of the circuit.
 struct LinkInputs {
     visits: IndexedZSetHandle<u32, LinkRow>,
     projections: IndexedZSetHandle<u32, u32>,

@@ -319,7 +319,7 @@ fn put_tunnel(out: &mut Vec<u8>, id: u64) {
 
 /// Writes the actions that set a field, as Open vSwitch does.
 ///
-/// A field without a standard action has `NXAST_REG_LOAD`.
+/// A field without a standard action is written by `NXAST_REG_LOAD`.
 fn put_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     use FieldId::{
         DlVlan, DlVlanPcp, EthDst, EthSrc, InPort, IpDscp, Ipv4Dst, Ipv4Src, MplsLabel, MplsTc,
