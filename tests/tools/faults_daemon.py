@@ -5,6 +5,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -83,7 +84,17 @@ class Daemon:
             if holds():
                 return
             time.sleep(0.05)
-        raise Broken(f"not within {ANSWER_MAX} s: {what}: {self.refusal}")
+        raise Broken(f"not within {ANSWER_MAX} s: {what}: {self.refusal}{self.stacks()}")
+
+    def stacks(self):
+        """Returns what each thread of the daemon is doing, if gdb is installed."""
+        if not self.runs() or shutil.which("gdb") is None:
+            return ""
+        command = ["gdb", "-batch", "-p", str(self.process.pid), "-ex", "thread apply all backtrace"]
+        try:
+            return "\n" + subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+        except subprocess.TimeoutExpired:
+            return "\ngdb cannot attach to the daemon within 120 s"
 
     def bundle(self):
         """Replaces all rules with the rules of the next bundle; returns whether the daemon acknowledged the bundle."""
