@@ -422,6 +422,7 @@ impl BfdSession {
     }
 }
 
+/// Returns an interval in microseconds.
 fn microseconds(interval: Duration) -> u32 {
     u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)
 }

@@ -98,6 +98,7 @@ impl Taps {
         }
     }
 
+    /// Copies packets to the captures at a point.
     #[cold]
     fn copy(&mut self, point: CapturePoint, packets: &[Packet]) {
         for tap in self.taps.iter_mut().filter(|tap| tap.point == point) {

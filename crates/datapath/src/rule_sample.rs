@@ -91,6 +91,7 @@ impl RuleSamples {
 }
 
 impl RuleSampler {
+    /// Samples a packet for each `sample` among the actions.
     fn take(&mut self, actions: &mut dyn Iterator<Item = &DatapathAction>, packet: &Packet) {
         for action in actions {
             match action {

@@ -312,6 +312,7 @@ impl DpdkDevice {
 }
 
 impl DeviceLimits {
+    /// Converts the limits that the shim has read.
     const fn of(raw: RawLimits) -> Self {
         Self {
             rx_queues: raw.rx_queues_max,

@@ -196,6 +196,7 @@ impl OutcomeCounts {
     }
 }
 
+/// Returns the share of a part; `None` without a whole.
 #[expect(clippy::cast_precision_loss, reason = "the share is only displayed")]
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)

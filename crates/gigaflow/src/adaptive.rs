@@ -140,6 +140,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
         }
     }
 
+    /// Begins a new round of samples with empty simulated caches.
     fn restart(&mut self) {
         self.samples_count = 0;
         self.sub_traversals.directory.clear();
@@ -166,6 +167,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
         duel.map_or(Granularity::SubTraversals, |duel| duel.granularity)
     }
 
+    /// Returns the duel of a start state; `None` if there are too many.
     fn duel(&mut self, start: StateId) -> Option<&mut Duel> {
         let full = self.duels.len() >= DUELS_MAX;
         match self.duels.entry(hash(start), |duel| duel.start == start, |duel| hash(duel.start)) {
@@ -226,6 +228,7 @@ impl Default for Duel {
 }
 
 impl Duel {
+    /// Adds a sample, and ends the round after [`ROUND`] samples.
     fn score(&mut self, sample: DuelSample) {
         self.samples += 1;
         self.sub_traversals += u32::from(sample.sub_traversals);
@@ -237,6 +240,7 @@ impl Duel {
         }
     }
 
+    /// Changes the granularity if the other one leads by enough.
     fn judge(&mut self) {
         let (used, other) = match self.granularity {
             Granularity::SubTraversals => (self.sub_traversals, self.megaflows),
@@ -253,6 +257,7 @@ impl Duel {
 }
 
 impl Granularity {
+    /// Returns the other granularity.
     const fn other(self) -> Self {
         match self {
             Self::SubTraversals => Self::Megaflows,
@@ -334,6 +339,7 @@ impl Directory {
         false
     }
 
+    /// Adds an entry to a stage of the simulated cache.
     fn put(&mut self, identity: u64, stage: StageId) {
         let same = |entry: &DirectoryEntry| entry.identity == identity;
         let fresh = DirectoryEntry { identity, stages: StageSet::EMPTY };

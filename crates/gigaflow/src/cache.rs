@@ -166,6 +166,7 @@ impl Gigaflow {
         Self::with_reuse(config, Reuse::Drained)
     }
 
+    /// Creates a cache; `reuse` determines when numbers of tags are reused.
     fn with_reuse(config: Config, reuse: Reuse) -> Self {
         let policy = config.policy.policy(config.seed);
         let tags = TagSpace::new(config.tag_bits, reuse, config.seed);
@@ -419,6 +420,7 @@ impl Gigaflow {
         StageSet::first_of(until)
     }
 
+    /// Translates a missed packet, and counts the translation.
     fn record_translation(&mut self, miss: Miss<'_>) -> NotedTraversal {
         let noted = miss.pipeline.translate_noted(miss.key, miss.start, miss.version);
         self.counts.translations += 1;

@@ -45,6 +45,7 @@ impl MemoryLayout {
         if bytes > u64::from(u32::MAX) { Err(MemifError::TooLarge { bytes }) } else { Ok(()) }
     }
 
+    /// Returns the size of all rings in bytes.
     fn rings(&self) -> u64 {
         u64::from(self.to_server) + u64::from(self.to_client)
     }

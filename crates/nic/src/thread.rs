@@ -320,6 +320,7 @@ impl NicWorker {
         has_worked
     }
 
+    /// Adds a port to the thread.
     fn add(&mut self, number: u16, port: OpenPort) {
         if let Err(error) = port.sides().try_for_each(|side| side.register(&self.epoll)) {
             warn!(

@@ -39,6 +39,7 @@ pub(crate) fn winners(
     best.into_iter().take(count).map(result)
 }
 
+/// Converts the result of a lookup.
 fn result(best: Option<BestMatch>) -> NuevoMatchResult {
     best.map_or(
         NuevoMatchResult { priority: NUEVOMATCH_NONE, value: 0 },

@@ -107,10 +107,12 @@ impl TransactionError {
         Self { syntax: Some(part.to_string()), ..Self::new(tag, details) }
     }
 
+    /// Returns a syntax error about a part of the request.
     pub(crate) fn syntax(details: impl Into<String>, part: &Value) -> Self {
         Self::quoting(ErrorTag::Syntax, details, part)
     }
 
+    /// Returns an error of input or output.
     pub(crate) fn io(details: impl Into<String>, error: &io::Error) -> Self {
         Self { io_error: Some(error.to_string()), ..Self::new(ErrorTag::Io, details) }
     }

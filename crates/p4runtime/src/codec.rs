@@ -356,10 +356,12 @@ const FIELDS_MAX: usize = 20;
 const _: () = assert!(key_fields().len() <= FIELDS_MAX, "every key field has a position");
 
 impl WrittenFields {
+    /// Returns the bit of a field in the set of written fields.
     const fn bit(field: &KeyField) -> u32 {
         1 << field.id
     }
 
+    /// Adds the bits that an action writes to a field.
     fn add(&mut self, field: &KeyField, mask: u128) {
         if let Some(own) = self.masks.get_mut(field.id as usize - 1) {
             (*own, self.fields) = (mask, self.fields | Self::bit(field));

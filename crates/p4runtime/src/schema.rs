@@ -251,6 +251,7 @@ impl Schema {
         tables.iter().find_map(of_table).or_else(of_actions).or_else(of_packets)
     }
 
+    /// Reads a table of the P4Info.
     fn table(&self, id: u32, table: &Table) -> Result<TableSchema, SchemaError> {
         let mut fields = BTreeMap::new();
         for field in &table.match_fields {

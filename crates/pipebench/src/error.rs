@@ -393,6 +393,7 @@ pub enum WorkloadError {
 }
 
 impl WorkloadError {
+    /// Returns the error of a refused rule.
     pub(crate) fn rule(rule: &str, problem: &impl ToString) -> Self {
         Self::Rule { rule: rule.to_owned(), problem: problem.to_string() }
     }

@@ -18,6 +18,7 @@ pub struct OwnSocketFile {
 /// The device number of the file system, and the inode number of the file.
 type FileIdentity = (u64, u64);
 
+/// Returns the device and inode of a file.
 fn identity(path: &Path) -> Option<FileIdentity> {
     fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }

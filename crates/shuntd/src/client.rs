@@ -234,6 +234,7 @@ fn reload(client: &mut RpcClient) -> Result<(), CallError> {
     }
 }
 
+/// Shows the outcomes of forecasts.
 fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), CallError> {
     if metrics {
         return call_and_print(client, "shunt/metrics", &["forecast"]);
@@ -349,6 +350,7 @@ fn print(text: &str) {
     }
 }
 
+/// Writes captured packets to a file or to standard output.
 fn capture(
     client: &mut RpcClient,
     place: &str,

@@ -388,6 +388,7 @@ fn random_seed() -> u64 {
     foldhash::quality::RandomState::default().build_hasher().finish()
 }
 
+/// Runs the daemon until a signal or command ends it.
 async fn serve(
     arguments: &Arguments,
     file: ConfigFile,

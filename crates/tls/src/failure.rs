@@ -29,6 +29,7 @@ pub(crate) fn with_remedy(error: io::Error) -> io::Error {
     }
 }
 
+/// Returns what to do about a failed handshake.
 fn remedy(error: &Error) -> Option<String> {
     match error {
         Error::InvalidCertificate(problem) => Some(of_certificate(problem)),

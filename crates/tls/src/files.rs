@@ -238,6 +238,7 @@ fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
     Ok(())
 }
 
+/// Returns the error of a file that cannot be read.
 fn unreadable(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
     let reason = match error {
         pem::Error::NoItemsFound => format!("the file has no {what} in PEM format"),

@@ -234,10 +234,12 @@ impl PayloadFields<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
+    /// Reads two numbers.
     fn pair(&mut self) -> Option<(u32, u32)> {
         Some((self.u32()?, self.u32()?))
     }
 
+    /// Reads a memory region.
     fn region(&mut self) -> Option<RegionMessage> {
         Some(RegionMessage {
             guest_address: self.u64()?,
@@ -252,16 +254,19 @@ impl PayloadFields<'_> {
         self.region()
     }
 
+    /// Reads a list of memory regions.
     fn regions(&mut self) -> Option<Vec<RegionMessage>> {
         let (count, _padding) = self.pair()?;
         let count = usize::try_from(count).ok().filter(|count| *count <= REGIONS_PER_MESSAGE)?;
         (0..count).map(|_| self.region()).collect()
     }
 
+    /// Reads the log of changed pages.
     fn log(&mut self) -> Option<VhostRequest> {
         Some(VhostRequest::SetLogBase { length: self.u64()?, offset: self.u64()? })
     }
 
+    /// Reads the addresses of a ring.
     fn address(&mut self) -> Option<VhostRequest> {
         let (queue, _flags) = self.pair()?;
         let (descriptors, used, available) = (self.u64()?, self.u64()?, self.u64()?);

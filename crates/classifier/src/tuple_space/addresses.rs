@@ -84,6 +84,7 @@ impl AddressTries {
 }
 
 impl PrefixLengths {
+    /// Returns the prefix lengths of the addresses in a mask.
     pub(super) fn of(mask: &SparseMask) -> Self {
         let mask = FlowMask::from(mask);
         Self(FIELDS.map(|field| leading_ones_count(&mask, field)))

@@ -53,6 +53,7 @@ impl Hashing {
 }
 
 impl HashedWord {
+    /// Returns the masked word of a key.
     pub(super) const fn apply(self, key: &FlowKey) -> u64 {
         key.words()[self.index] & self.bits
     }

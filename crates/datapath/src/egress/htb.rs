@@ -294,6 +294,7 @@ impl BitBucket {
         Self { level: depth, depth, rate }
     }
 
+    /// Adds the tokens of a time in nanoseconds.
     fn fill(&mut self, nanoseconds: u64) {
         let filled = self.level + i128::from(nanoseconds) * i128::from(self.rate);
         self.level = filled.min(self.depth);
@@ -303,6 +304,7 @@ impl BitBucket {
         self.level > 0
     }
 
+    /// Takes tokens for a number of bits.
     fn take(&mut self, bits: u64) {
         self.level -= i128::from(bits) * BILLION;
     }

@@ -92,6 +92,7 @@ reasons! {
 }
 
 impl EvictedBy {
+    /// Returns the cause of an eviction by a delta.
     const fn of(delta: &Delta) -> Self {
         match delta {
             Delta::Rule(RuleDelta { change, .. }) => match change {

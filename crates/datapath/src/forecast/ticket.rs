@@ -68,30 +68,37 @@ impl ForecastTicket {
         }
     }
 
+    /// Counts a flow that got an entry.
     pub(crate) fn install(&self) {
         self.installed.add(1);
     }
 
+    /// Counts a flow that an existing entry covers.
     pub(crate) fn cover(&self) {
         self.covered.add(1);
     }
 
+    /// Counts a flow that was refused.
     pub(crate) fn refuse(&self, reason: ForecastRefusal) {
         self.refused[reason as usize].add(1);
     }
 
+    /// Counts a flow that was offered to the offload device.
     pub(crate) fn offer_to_device(&self) {
         self.device_offered.add(1);
     }
 
+    /// Counts a flow that the offload device has accepted.
     pub(crate) fn accept_in_device(&self) {
         self.device_accepted.add(1);
     }
 
+    /// Counts a flow that the offload device has refused.
     pub(crate) fn refuse_in_device(&self) {
         self.device_refused.add(1);
     }
 
+    /// Counts a flow that does not arrive at the offload device.
     pub(crate) fn skip_device(&self) {
         self.device_elsewhere.add(1);
     }

@@ -39,6 +39,7 @@ impl EgressPolicer {
     }
 }
 
+/// Returns a number of bytes in bits.
 const fn bits(bytes: u64) -> u64 {
     bytes.saturating_mul(8)
 }

@@ -62,6 +62,7 @@ pub fn pair(threads: u16, seed: u64) -> (Pair, Pair) {
     (left, right)
 }
 
+/// Creates the two ends of one direction.
 fn ring(sender: &Arc<()>, receiver: &Arc<()>) -> (PairTx, PairRx) {
     let (tx, rx) = RingBuffer::new(RING);
     let (back_tx, back_rx) = RingBuffer::new(BACK);

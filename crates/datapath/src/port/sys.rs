@@ -42,6 +42,7 @@ impl DeviceName {
         &self.0
     }
 
+    /// Returns a request of `ioctl` for the device.
     pub(super) fn request(&self) -> libc::ifreq {
         // SAFETY: all fields are integers, or a pointer that is not followed: zero is a value of each.
         let mut request: libc::ifreq = unsafe { zeroed() };

@@ -318,10 +318,12 @@ impl Port for Tap {
 }
 
 impl OpenQueue {
+    /// Opens a queue of a device.
     fn open(device: &DeviceName) -> Result<Self, PortError> {
         Ok(Self { file: Arc::new(queue(device)?), stored_name: None })
     }
 
+    /// Returns a queue that an earlier process has stored.
     fn inherited(stored: StoredDescriptor) -> Self {
         Self { file: Arc::new(File::from(stored.fd)), stored_name: Some(stored.name) }
     }

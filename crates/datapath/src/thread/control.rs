@@ -148,6 +148,7 @@ impl PacketThread {
         Some(RemovedQueues { rx, tx })
     }
 
+    /// Executes the actions of a packet-out on its frame.
     fn inject(&mut self, injection: &Injection) {
         let Injection { frame, ingress, traversal } = injection;
         self.outputs.tally.injected += 1;

@@ -394,6 +394,7 @@ impl Outputs {
         self.pending.push(Pending::Recirculate { packet, in_port, continuation });
     }
 
+    /// Queues a packet for a port, or drops it.
     fn output(&mut self, pool: &mut Pool, port: DatapathPort, queue: QueueId, packet: Packet) {
         let Some(tx_index) = self.find_index(port) else {
             return self.drop(pool, packet, DropReason::NoTxQueue);

@@ -331,6 +331,7 @@ impl PacketThread {
         self.repairer.run(&mut self.caches, &self.pipeline, left, &self.counters, self.now)
     }
 
+    /// Publishes the counters of the thread that others read.
     fn publish(&self) {
         let counters = &self.counters;
         self.outputs.tally.publish(counters);

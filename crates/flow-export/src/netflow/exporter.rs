@@ -74,6 +74,7 @@ impl NetflowExporter {
         datagrams.map(|records| self.datagram(records, clock)).collect()
     }
 
+    /// Returns a datagram with these records.
     fn datagram(&mut self, records: &[NetflowRecord], clock: NetflowClock) -> ExportDatagram {
         let count = u16::try_from(records.len()).unwrap_or(RECORDS_MAX);
         // The 32-bit field overflows in the year 2106.

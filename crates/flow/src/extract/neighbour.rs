@@ -50,6 +50,7 @@ impl Parser<'_> {
         first
     }
 
+    /// Parses the link-layer addresses in the options.
     fn addresses(&mut self, first: &mut u8) -> Option<()> {
         let target: &[u8; 16] = self.take()?;
         let mut addresses = [0_u64; 2];

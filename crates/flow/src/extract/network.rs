@@ -54,6 +54,7 @@ impl IpFields {
 }
 
 impl Parser<'_> {
+    /// Parses an IPv4 header.
     pub(super) fn ipv4(&mut self) -> Option<IpHeader> {
         let header: &[u8; 20] = self.peek()?;
         let header_length = usize::from(header[0] & 0x0f) * 4;
@@ -75,6 +76,7 @@ impl Parser<'_> {
         Some(IpHeader { offset, route: Route::Final, ip_fields: Some(ip_fields) })
     }
 
+    /// Parses an IPv6 header with its extension headers.
     pub(super) fn ipv6(&mut self) -> Option<IpHeader> {
         let offset = self.offset();
         let header: &[u8; 40] = self.take()?;
@@ -152,6 +154,7 @@ impl Parser<'_> {
         self.drop_last(padding)
     }
 
+    /// Parses an ARP packet.
     pub(super) fn arp(&mut self) -> Option<Layers> {
         let offset = self.offset();
         let packet: &[u8; 28] = self.take()?;

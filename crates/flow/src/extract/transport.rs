@@ -41,6 +41,7 @@ impl Parser<'_> {
         is_whole.then_some(u64::from(be32::<0, _>(header)) << 32 | flags << 16)
     }
 
+    /// Parses an ICMPv6 header, and the fields of neighbour discovery.
     fn icmpv6(&mut self) -> Option<u64> {
         let header: &[u8; 8] = self.take()?;
         let first = type_and_code(header[0], header[1]);

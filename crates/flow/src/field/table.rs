@@ -76,34 +76,42 @@ macro_rules! fields {
     (@first $first:literal $(, $rest:literal)*) => { $first };
 }
 
+/// A field with a number of the class `NXM_OF`.
 const fn nxm0(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Nxm0, name, number)
 }
 
+/// A field with a number of the class `NXM_NX`.
 const fn nxm1(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Nxm1, name, number)
 }
 
+/// A field with a number of the class `OXM_OF`.
 const fn oxm(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Basic, name, number)
 }
 
+/// A field with a number of the class for packet registers.
 const fn pkt_reg(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::PacketRegs, name, number)
 }
 
+/// A field with a number of ONF.
 const fn onf(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Onf, name, number)
 }
 
+/// A field with an experimenter number of Nicira.
 const fn nicira(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Nicira, name, number)
 }
 
+/// A field with an experimenter number of Ericsson.
 const fn ericsson(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Ericsson, name, number)
 }
 
+/// A field with an experimenter number of NSH.
 const fn nsh(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Nsh, name, number)
 }

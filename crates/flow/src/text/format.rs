@@ -172,6 +172,7 @@ impl<'a> MatchWriter<'a> {
         self.text.push_str(value);
     }
 
+    /// Appends an item; a comma separates it from the item before.
     fn word(&mut self, word: &str) {
         if !self.text.is_empty() {
             self.text.push(',');

@@ -34,6 +34,7 @@ impl Shorthand {
     }
 }
 
+/// Returns the row of a shorthand such as `tcp`.
 const fn shorthand(name: &'static str, eth_type: u128, ip_proto: Option<u128>) -> Shorthand {
     Shorthand { name, eth_type, ip_proto }
 }

@@ -68,6 +68,7 @@ impl Periodic {
         }
     }
 
+    /// Records the arrival of a flow, and the interval since the last one.
     fn arrive(&mut self, flow: &NewFlow, now: Duration) {
         let words = &flow.key.words()[usize::from(word::BRIDGE).min(HEADER_START)..];
         let id = self.hasher.hash(words);

@@ -135,6 +135,7 @@ pub fn reply_key(sent: &FlowKey) -> Option<FlowKey> {
     Some(reply)
 }
 
+/// Swaps the values of two fields.
 fn swap(key: &mut FlowKey, one: FieldId, other: FieldId) {
     let (first, second) = (key.field(one), key.field(other));
     key.set_field(one, second);

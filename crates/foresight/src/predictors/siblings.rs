@@ -38,6 +38,7 @@ impl Default for Siblings {
 }
 
 impl Siblings {
+    /// Forecasts the flow for each sibling of a field's value.
     fn expect_siblings(&mut self, flow: &NewFlow, field: FieldId, now: Duration) {
         let value = flow.key.field(field);
         for other in self.sets.siblings(field, value).take(SIBLINGS_MAX) {

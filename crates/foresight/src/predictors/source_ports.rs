@@ -119,6 +119,7 @@ impl SourcePortTable {
 }
 
 impl ClientService {
+    /// Returns the client and the service of a flow.
     const fn of(flow: &FlowEnds) -> Self {
         Self {
             bridge: flow.bridge,
@@ -135,6 +136,7 @@ impl PortSequence {
         Self { last: port, step: 0, is_certain: false, forecast: None, is_used: false }
     }
 
+    /// Records the source port of the next flow.
     fn advance(&mut self, port: u128) {
         self.is_used = true;
         let step = port.checked_sub(self.last).filter(|step| (1..=STEP_MAX).contains(step));

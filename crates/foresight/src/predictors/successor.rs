@@ -170,6 +170,7 @@ impl SuccessorTable {
         }
     }
 
+    /// Learns from a new flow, and forecasts its followers.
     fn start(&mut self, flow: &NewFlow, now: Duration) {
         let Some(ends) = FlowEnds::of(&flow.key) else { return };
         if self.is_reply(&ends) {
@@ -227,6 +228,7 @@ impl SuccessorTable {
         bases
     }
 
+    /// Strengthens the relation between a base flow and `flow`.
     fn strengthen(&mut self, base: BaseFlow, flow: &NewFlow, now: Duration) {
         let BaseFlow { time, service, rule } = base;
         if !self.services.contains_key(&service) {
@@ -285,6 +287,7 @@ impl Followers {
         relation.map_or(0, |relation| relation.strength)
     }
 
+    /// Strengthens the relation with a rule, or adds it for the weakest.
     fn strengthen(&mut self, rule: RelationRule, flow: &NewFlow, delay: Duration) {
         if let Some(relation) = self.relations.iter_mut().find(|relation| relation.rule == rule) {
             relation.strength = (relation.strength + 1).min(STRENGTH_MAX);
@@ -313,6 +316,7 @@ impl Followers {
 }
 
 impl Relation {
+    /// Returns the forecast of the follower of a base flow.
     fn forecast(
         &self,
         base: &FlowEnds,
@@ -355,6 +359,7 @@ fn full_mask() -> FlowMask {
     mask
 }
 
+/// Removes a field from the known bits.
 fn all_but(field: FieldId, known: &mut FlowMask) {
     known.remove_bits(field, field.info().slot.value_max());
 }
@@ -386,6 +391,7 @@ impl RelationRule {
 }
 
 impl EndpointRule {
+    /// Returns the address for a base flow.
     const fn of(self, base: &FlowEnds) -> u128 {
         match self {
             Self::BaseSource => base.source,

@@ -93,6 +93,7 @@ impl Gigaflow {
         is_planned
     }
 
+    /// Builds and installs the planned entries.
     fn execute_plan(
         &mut self,
         store: &mut impl Store,
@@ -275,6 +276,7 @@ impl Gigaflow {
         PartitionOrigin::of(self.seed, matched.chain(planned))
     }
 
+    /// Releases the tags of a plan.
     fn release_plan(&mut self, scratch: &mut FillScratch) {
         scratch.entries.clear();
         scratch.tags.drain(..).for_each(|tag| self.ltm.release(tag));

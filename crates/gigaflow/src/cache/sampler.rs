@@ -52,6 +52,7 @@ impl Sampler {
         self.one_in > 0 && self.sample_now(misses)
     }
 
+    /// Samples this miss, and adjusts the mean distance of samples.
     fn sample_now(&mut self, misses: u64) -> bool {
         self.sampled += 1;
         if self.sampled == SAMPLES_PER_ADJUSTMENT {

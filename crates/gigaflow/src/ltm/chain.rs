@@ -149,6 +149,7 @@ impl Ltm {
         .sum()
     }
 
+    /// Looks up a chunk of packets, stage by stage.
     fn find_chunk(
         &mut self,
         store: &impl Store,
@@ -552,6 +553,7 @@ impl Ltm {
         true
     }
 
+    /// Removes an entry from its stage, and releases its tags.
     fn unlink(&mut self, slot: u32) {
         let Some(StageEntry { rule, stage, id, .. }) = self.stage_entries.remove(slot) else {
             return;

@@ -132,6 +132,7 @@ fn published_of(made: &[(PartitionOrigin, StageId)]) -> u128 {
     most
 }
 
+/// Adds to the count of a tag.
 fn add(counts: &mut ByTag, tag: Tag, count: u128) {
     let all = counts.entry(tag).or_default();
     *all = all.saturating_add(count);

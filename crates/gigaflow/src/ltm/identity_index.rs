@@ -114,6 +114,7 @@ impl IdentityIndex {
         }
     }
 
+    /// Returns the entries with this identity.
     #[inline]
     fn of(&self, identity: u64) -> impl Iterator<Item = &IndexedEntry> {
         self.entries.iter_hash(identity).filter(move |entry| entry.identity == identity)

@@ -154,6 +154,7 @@ impl TrackedHeaders {
         Self { key: matching.key(), known, written: FlowMask::EMPTY, is_popped: false }
     }
 
+    /// Writes values into the tracked headers.
     fn set(&mut self, set: &Match) {
         for ((index, bits), value) in set.mask().iter().zip(set.value()) {
             let word = &mut self.key.words_mut()[index];
@@ -181,6 +182,7 @@ impl TrackedHeaders {
         Some(())
     }
 
+    /// Returns a VLAN tag, if its bits are known.
     fn tag(&self, (tpid, tci): (FieldId, FieldId)) -> Option<VlanTag> {
         if self.known.field(tci) & TCI_PRESENT == 0 {
             return None;

@@ -189,6 +189,7 @@ impl StageEntries {
         })
     }
 
+    /// Adds an entry to the end of its list.
     fn append(&mut self, stage: StageId, class: UseClass, slot: u32) {
         let order = &mut self.orders[order_of(stage, class)];
         let before = std::mem::replace(&mut order.newest, slot);
@@ -201,6 +202,7 @@ impl StageEntries {
         (held.class, held.older, held.newer) = (class, before, NONE);
     }
 
+    /// Takes an entry out of its list.
     fn unlink(&mut self, stage: StageId, slot: u32) {
         let EntrySlot { class, older, newer, .. } = self.slots[slot as usize];
         let order = &mut self.orders[order_of(stage, class)];

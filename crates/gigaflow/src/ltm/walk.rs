@@ -87,6 +87,7 @@ impl Walk {
         self.headers.of(ingress)
     }
 
+    /// Applies a rewrite to the headers of the packet.
     #[inline]
     pub(super) fn rewrite(&mut self, ingress: &FlowKey, rewrite: &Match) {
         self.headers.rewrite(ingress, rewrite);

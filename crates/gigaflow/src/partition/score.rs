@@ -45,6 +45,7 @@ impl Score {
         }
     }
 
+    /// Returns the score of a sub-traversal.
     pub(in crate::partition) fn of(self, sub_traversal: &SubTraversalOutline) -> i64 {
         let steps_count = sub_traversal.steps.end - sub_traversal.steps.start;
         self.worth(steps_count, sub_traversal.coupled).into()

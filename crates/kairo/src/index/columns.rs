@@ -209,6 +209,7 @@ impl ColumnTests {
 }
 
 impl ColumnTest {
+    /// Returns whether a value passes the test.
     const fn passes(self, value: u32) -> bool {
         (value ^ self.value) & self.bits == 0
     }
@@ -229,6 +230,7 @@ impl ColumnTest {
     }
 }
 
+/// Returns the half of a word above `shift` bits.
 #[expect(clippy::cast_possible_truncation, reason = "the function returns half of the word")]
 const fn half(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32

@@ -411,6 +411,7 @@ impl VisitGroup {
     }
 }
 
+/// Returns a short hash of masked words.
 #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
 fn fingerprint(hashes: &FixedState, words: impl Iterator<Item = u64>) -> u32 {
     use std::hash::Hasher;

@@ -109,6 +109,7 @@ impl Readers {
         self.sets.capacity() * of_set + self.objects * of_object + self.members * of_member
     }
 
+    /// Returns the number of a set of objects; adds a new set.
     fn add(&mut self, objects: &[Object]) -> u32 {
         let set = ReadSet::new(objects, &self.hashes);
         let number = if let Some(number) = self.free.pop() {

@@ -13,6 +13,7 @@ pub(super) struct RuleQuery<'r> {
 }
 
 impl<'r> RuleQuery<'r> {
+    /// Returns the query for the visits that a rule affects.
     pub(super) fn of(rule: &'r Rule) -> Self {
         let (mask, key) = (rule.matching.mask(), rule.matching.key());
         Self { rank: rule.rank(), mask, bits_count: mask.bits_count(), key }

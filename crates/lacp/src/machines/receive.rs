@@ -121,6 +121,7 @@ impl ReceiveMachine {
         Some(Expiry::Defaulted)
     }
 
+    /// Waits for an LACPDU of a silent partner for a short time.
     fn expire(&mut self, now: Duration) {
         self.state = ReceiveState::Expired;
         // The flag makes this end send each second, so that the partner can answer in time.

@@ -74,6 +74,7 @@ impl Representor {
         format!("port {} of the NIC", self.number)
     }
 
+    /// Returns the error of a representor that cannot be used.
     fn failed(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PortError {
         PortError::System { doing: "add", name: self.name(), source: io::Error::other(source) }
     }

@@ -80,6 +80,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         }
     }
 
+    /// Returns a proof for `key` that adds bits to `mask`.
     fn proof<'a>(&self, key: &[u32; N], mask: &'a mut [u32; N]) -> LaneProof<'a, N> {
         let key = std::array::from_fn(|lane| key[lane] & self.max[lane]);
         LaneProof { key, max: self.max, mask }

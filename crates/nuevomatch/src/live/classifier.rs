@@ -195,6 +195,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Applies changes to all copies; returns how many had an effect.
     fn apply(&self, changes: &[RuleUpdate<N>]) -> usize {
         let mut writer = self.lock();
         let (mut effects, visible) = match self.settings.policy {
@@ -228,6 +229,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
         !writer.pending.is_empty() || is_large && is_new && remainder >= REMAINDER_RULES_MIN
     }
 
+    /// Builds a new classifier from the rules, and puts it into use.
     pub(super) fn rebuild(&self) -> Result<(), Error> {
         let _only = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = {

@@ -64,6 +64,7 @@ impl<const N: usize> TupleTable<N> {
         self.lists.find(hash, |list| list.key == masked).map(|found| &found.list)
     }
 
+    /// Returns the bits of a key that the tuple fixes.
     #[inline]
     fn masked(&self, key: &[u32; N]) -> [u32; N] {
         std::array::from_fn(|lane| key[lane] & self.tuple[lane])

@@ -45,12 +45,14 @@ impl Avx2 {
 
 vector_kernels!(Avx2, "avx2,fma,popcnt");
 
+/// Returns how many of eight bounds are at most `key`.
 #[inline]
 #[target_feature(enable = "avx2,fma,popcnt")]
 fn count8(bounds: &[u32; 8], key: u32) -> u32 {
     at_most(bounds, key).count_ones()
 }
 
+/// Returns how many of sixteen bounds are at most `key`.
 #[inline]
 #[target_feature(enable = "avx2,fma,popcnt")]
 fn count16(bounds: &[u32; 16], key: u32) -> u32 {
@@ -73,6 +75,7 @@ fn truncate(value: f32) -> u32 {
     _mm_cvttss_si32(_mm_set_ss(value)).cast_unsigned()
 }
 
+/// Moves each position to the child of its node for the key.
 #[target_feature(enable = "avx2,popcnt")]
 fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
     for (key, position) in keys.iter().zip(positions) {

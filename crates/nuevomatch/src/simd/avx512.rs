@@ -48,12 +48,14 @@ impl Avx512 {
 
 vector_kernels!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt");
 
+/// Returns how many of eight bounds are at most `key`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt")]
 fn count8(bounds: &[u32; 8], key: u32) -> u32 {
     _mm256_cmple_epu32_mask(load_half(bounds), _mm256_set1_epi32(key.cast_signed())).count_ones()
 }
 
+/// Returns how many of sixteen bounds are at most `key`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt")]
 fn count16(bounds: &[u32; 16], key: u32) -> u32 {
@@ -69,6 +71,7 @@ fn truncate(value: f32) -> u32 {
     _mm_cvttss_si32(_mm_set_ss(value)).cast_unsigned()
 }
 
+/// Moves each position to the child of its node for the key.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
     for (key, position) in keys.iter().zip(positions) {

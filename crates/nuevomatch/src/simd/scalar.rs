@@ -8,6 +8,7 @@ const BLOCK: u16 = 16;
 
 const _: () = assert!(BLOCK as usize == BLOCK_RULES);
 
+/// Moves each position to the child of its node for the key.
 pub(super) fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
     for (key, position) in keys.iter().zip(positions) {
         let node = &nodes[*position as usize];

@@ -173,6 +173,7 @@ impl Bundles {
         self.open.values().map(|bundle| bundle.touched.after(limits.bundle_timeout)).min()
     }
 
+    /// Opens a bundle.
     fn create(
         &mut self,
         id: BundleId,

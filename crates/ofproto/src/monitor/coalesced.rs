@@ -77,6 +77,7 @@ impl CoalescedChanges {
 }
 
 impl RuleIdentity {
+    /// Returns the identity of a rule.
     fn of(rule: &Rule) -> Self {
         Self { table: rule.table, priority: rule.priority, matching: rule.matching.clone() }
     }

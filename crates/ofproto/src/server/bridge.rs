@@ -206,6 +206,7 @@ impl<H: Host> OpenFlowServer<H> {
         self.connect(ControllerAddress { address, tls: Some(identity) }, config)
     }
 
+    /// Starts a task that connects to a controller.
     fn connect(&self, to: ControllerAddress, config: ConnectionConfig) -> ServerEndpoint {
         let shared = Arc::clone(&self.shared);
         let attempts = Arc::<ReconnectAttempts>::default();
@@ -216,6 +217,7 @@ impl<H: Host> OpenFlowServer<H> {
         ServerEndpoint { task, local_address: None, attempts: Some(attempts) }
     }
 
+    /// Starts a task that accepts connections.
     fn listen(&self, listener: OpenFlowListener) -> ServerEndpoint {
         let local_address = listener.local_address();
         let task = tokio::spawn(accept_all(listener, Arc::clone(&self.shared)));

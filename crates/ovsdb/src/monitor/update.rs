@@ -116,6 +116,7 @@ fn non_default(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<
     row_of(row, table, &columns)
 }
 
+/// Returns the columns with their differences between two rows.
 fn differences(
     old: &Row,
     new: &Row,

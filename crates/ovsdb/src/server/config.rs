@@ -83,6 +83,7 @@ impl ServerClock {
     pub const SYSTEM: Self = Self { monotonic, date };
 }
 
+/// Returns the time since a fixed point.
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
 fn monotonic() -> Duration {
     /// The time of the first call.
@@ -91,6 +92,7 @@ fn monotonic() -> Duration {
     Instant::now().saturating_duration_since(start)
 }
 
+/// Returns the time since 1970.
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
 fn date() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

@@ -161,6 +161,7 @@ impl ClientListener {
         }
     }
 
+    /// Returns whether clients are local or remote.
     const fn origin(&self) -> ClientOrigin {
         match self {
             Self::Unix(..) => ClientOrigin::Local,

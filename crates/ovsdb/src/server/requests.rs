@@ -65,6 +65,7 @@ impl ServerCore {
         Ok(())
     }
 
+    /// Handles a request; returns its answer.
     fn answer(&mut self, client: ClientId, method: &str, params: Value) -> Answer {
         let answer = match method {
             "echo" => Ok(params),

@@ -104,6 +104,7 @@ impl Condition {
 }
 
 impl Clause {
+    /// Returns whether a row satisfies the clause.
     fn matches(&self, row: &Row) -> bool {
         let (column, function, value) = match self {
             Self::Constant(result) => return *result,
@@ -156,6 +157,7 @@ impl ConditionFunction {
     }
 }
 
+/// Parses a clause: column, function and value.
 fn clause(
     json: &Value,
     table: &TableDefinition,

@@ -156,6 +156,7 @@ impl Mutation {
     }
 }
 
+/// Returns a value after an arithmetic mutator.
 fn calculate(value: &Datum, mutator: Mutator, argument: &Datum) -> Result<Datum, TransactionError> {
     let Some(operand) = argument.as_scalar() else { return Ok(value.clone()) };
     let results = value.keys().iter().map(|atom| match (atom, operand) {
@@ -175,6 +176,7 @@ fn calculate(value: &Datum, mutator: Mutator, argument: &Datum) -> Result<Datum,
     Ok(result)
 }
 
+/// Returns an integer after an arithmetic mutator.
 fn integer(number: i64, mutator: Mutator, operand: i64) -> Result<i64, TransactionError> {
     let result = match mutator {
         Mutator::Add => number.checked_add(operand),
@@ -192,6 +194,7 @@ fn integer(number: i64, mutator: Mutator, operand: i64) -> Result<i64, Transacti
     result.ok_or_else(out_of_range)
 }
 
+/// Returns a real number after an arithmetic mutator.
 fn real(number: f64, mutator: Mutator, operand: f64) -> Result<f64, TransactionError> {
     let result = match mutator {
         Mutator::Add => number + operand,

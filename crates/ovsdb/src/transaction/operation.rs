@@ -135,6 +135,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::from_iter([("uuid".to_owned(), json!(["uuid", uuid.to_string()]))]))
     }
 
+    /// Executes `select`.
     fn select(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -156,6 +157,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::from_iter([("rows".to_owned(), rows.into())]))
     }
 
+    /// Executes `update`.
     fn update(&mut self, json: &Value, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -187,6 +189,7 @@ impl<'a> Executor<'a, '_> {
         Ok(count(rows.len()))
     }
 
+    /// Executes `mutate`.
     fn mutate(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -208,6 +211,7 @@ impl<'a> Executor<'a, '_> {
         Ok(count(rows.len()))
     }
 
+    /// Executes `delete`.
     fn delete(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -220,6 +224,7 @@ impl<'a> Executor<'a, '_> {
         Ok(count(rows.len()))
     }
 
+    /// Executes `wait`.
     fn wait(&mut self, members: &Members<'_>) -> Executed {
         let timeout = members.find_integer("timeout")?;
         let (index, table) = self.table(members)?;
@@ -297,6 +302,7 @@ impl<'a> Executor<'a, '_> {
         value.is_some_and(|value| check.references.are_those_of(value))
     }
 
+    /// Executes `commit`.
     fn commit(&mut self, members: &Members<'_>) -> Executed {
         members.required("durable")?;
         let durable = members.find_boolean("durable")?;
@@ -305,6 +311,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::new())
     }
 
+    /// Executes `comment`.
     fn comment(&mut self, members: &Members<'_>) -> Executed {
         let comment = members.string("comment")?;
         members.finish()?;
@@ -312,6 +319,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::new())
     }
 
+    /// Executes `assert`.
     fn assert(&mut self, members: &Members<'_>) -> Executed {
         let lock = members.string("lock")?;
         members.finish()?;
@@ -334,12 +342,14 @@ impl<'a> Executor<'a, '_> {
         }
     }
 
+    /// Returns the table that the operation names.
     fn table(&self, members: &Members<'_>) -> Result<(usize, &'a TableDefinition), Stop> {
         let name = members.string("table")?;
         let table = self.set.schema().find_table(name);
         table.ok_or_else(|| Stop::Members(format!("No table named {name}.")))
     }
 
+    /// Returns the rows that satisfy a condition.
     fn matching(&self, table: usize, condition: &Condition) -> Vec<Arc<Row>> {
         let mut rows = match condition.named_row() {
             Some(uuid) => self.set.row(table, uuid).cloned().into_iter().collect(),
@@ -360,6 +370,7 @@ fn find_array_json<'a>(members: &Members<'a>, name: &str) -> Result<Option<&'a V
     Ok(members.find(name))
 }
 
+/// Returns the values of some columns.
 fn projection(row: &Row, columns: &[ColumnId]) -> Vec<Datum> {
     columns.iter().map(|column| row.value(*column).into_owned()).collect()
 }

@@ -194,6 +194,7 @@ fn as_integer(real: f64) -> Option<i64> {
     Some(real as i64)
 }
 
+/// Parses a reference: a UUID or a name in the request.
 fn uuid(json: &Value, symbols: Option<&mut SymbolTable<'_>>) -> Result<RowUuid, TransactionError> {
     let pair = json.as_array().map(Vec::as_slice);
     if let Some([Value::String(class), Value::String(text)]) = pair {

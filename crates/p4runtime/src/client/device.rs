@@ -144,6 +144,7 @@ impl P4RuntimeDevice {
         }
     }
 
+    /// Records the effect of an event on the entries of each stage.
     fn record(&mut self, event: OffloadEvent) {
         match &event {
             OffloadEvent::Completed { ticket, result } => {

@@ -132,6 +132,7 @@ impl EncodedClient {
         self.0.server_streaming(Request::new(request), path, codec).await
     }
 
+    /// Waits until the connection can take a request.
     async fn ready(&mut self) -> Result<(), Status> {
         let unready = |error| Status::new(Code::Unknown, format!("service was not ready: {error}"));
         self.0.ready().await.map_err(unready)

@@ -147,6 +147,7 @@ impl Session {
         self.requests.set_start_tag().await
     }
 
+    /// Becomes the primary controller of the device.
     async fn arbitrate(
         &mut self,
         receiver: mpsc::Receiver<StreamMessageRequest>,

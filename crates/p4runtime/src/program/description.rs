@@ -254,6 +254,7 @@ impl ActionSpec {
     }
 }
 
+/// Returns the description of an action.
 const fn action(
     number: u32,
     name: &'static str,

@@ -59,6 +59,7 @@ impl Program {
         }
     }
 
+    /// Returns the counter of the table of a stage.
     fn counter(&self, stage: u8) -> DirectCounter {
         let name = format!("ltm_{}_hits", u16::from(stage) + 1);
         DirectCounter {

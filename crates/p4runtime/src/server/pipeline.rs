@@ -83,6 +83,7 @@ impl ForwardingPipeline {
         Ok(())
     }
 
+    /// Loads a verified configuration into the device.
     fn commit(&mut self, device: &mut dyn Device, verified: Verified) {
         device.commit(&verified.info, &verified.schema);
         self.store = EntryStore::new(verified.schema);
@@ -104,6 +105,7 @@ impl ForwardingPipeline {
     }
 }
 
+/// Checks a configuration against the device.
 fn verify(device: &dyn Device, config: ForwardingPipelineConfig) -> Result<Verified, RpcError> {
     let bytes = config.p4info.as_deref().ok_or(RpcError::Config)?;
     let info = P4Info::decode(bytes).map_err(|_| SchemaError::Undecodable)?;

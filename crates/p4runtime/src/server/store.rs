@@ -127,6 +127,7 @@ impl StoredEntry {
         decode_entry(&self.encoded)
     }
 
+    /// Returns the idle timeout, if the entry has one.
     fn timeout(&self) -> Option<Duration> {
         let nanoseconds = u64::try_from(self.idle_timeout_ns).ok().filter(|ns| *ns > 0)?;
         Some(Duration::from_nanos(nanoseconds).max(TIMEOUT_MIN))
@@ -419,6 +420,7 @@ impl EntryStore {
         no
     }
 
+    /// Puts an entry back after a change that was rolled back.
     fn restore(&mut self, id: u32, key: EntryKey, mut stored: StoredEntry, now: Duration) {
         let table_entries = self.tables.entry(id).or_default();
         if let Some(other) = table_entries.entries.remove(&key) {

@@ -51,6 +51,7 @@ pub(crate) fn read_request(whole: &Bytes) -> Option<ReadRequest> {
     Some(request)
 }
 
+/// Parses an update of a write request.
 fn update(whole: &Bytes, bytes: &[u8]) -> Option<Update> {
     let mut update = Update::default();
     for_each(bytes, |key, reader| {
@@ -64,6 +65,7 @@ fn update(whole: &Bytes, bytes: &[u8]) -> Option<Update> {
     Some(update)
 }
 
+/// Parses an entity.
 fn entity(whole: &Bytes, bytes: &[u8]) -> Option<Entity> {
     let mut found = Entity::default();
     for_each(bytes, |key, reader| {
@@ -156,6 +158,7 @@ fn table_action(whole: &Bytes, bytes: &[u8]) -> Option<TableAction> {
     Some(found)
 }
 
+/// Parses an action.
 fn action(whole: &Bytes, bytes: &[u8]) -> Option<v1::Action> {
     let mut action = v1::Action::default();
     action.params.reserve_exact(count(bytes, (4, BYTES))?);

@@ -195,6 +195,7 @@ impl<'a> FilterSampler<'a> {
         }
     }
 
+    /// Returns a random filter, of which prefixes are only lengths yet.
     fn draft(&self, request: &FilterRequest, stream: &mut RandomStream) -> FilterDraft {
         let row = self.protocols.as_ref().map_or(0, |protocols| protocols.sample(stream));
         let protocol = self.parameters.protocols.get(row).map_or(0, |protocol| protocol.protocol);

@@ -173,6 +173,7 @@ const SCALE: u32 = 1000;
 const SERVICE_EXPONENT: f64 = 0.9;
 
 impl Profile {
+    /// Returns the parameters of the profile.
     fn parameters(&self) -> Parameters {
         let services = || PortShares {
             ranges: shares_by_rank(
@@ -220,6 +221,7 @@ impl Profile {
 }
 
 impl Branches {
+    /// Returns the branching of a prefix tree.
     fn branching(&self) -> Branching {
         let mut levels = [BranchLevel::default(); 33];
         for (length, level) in levels.iter_mut().enumerate() {

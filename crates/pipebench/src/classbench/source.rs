@@ -48,6 +48,7 @@ impl ChildSide {
     /// The sides of a node, in order.
     pub(super) const BOTH: [Self; 2] = [Self::Zero, Self::One];
 
+    /// Returns a random side.
     pub(super) fn random(stream: &mut RandomStream) -> Self {
         if stream.below(2) == 0 { Self::Zero } else { Self::One }
     }

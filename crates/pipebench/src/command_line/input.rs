@@ -34,6 +34,7 @@ pub(crate) fn read(path: &str) -> miette::Result<Content> {
     }
 }
 
+/// Parses a file of filters.
 fn filters(input: &Input) -> miette::Result<Vec<Filter>> {
     read_filters(&input.text).map_err(|error: TextError| {
         let label = format!("expected {}", error.expected);
@@ -41,6 +42,7 @@ fn filters(input: &Input) -> miette::Result<Vec<Filter>> {
     })
 }
 
+/// Parses a file of ClassBench parameters.
 fn parameters(input: &Input) -> miette::Result<Parameters> {
     Parameters::parse(&input.text).map_err(|error| match &error {
         ParameterError::Text(place) | ParameterError::Section { place, .. } => {
@@ -60,6 +62,7 @@ fn pipeline_of(input: &Input) -> miette::Result<PipelineFile> {
     })
 }
 
+/// Parses a file of `ovs-ofctl dump-flows`.
 fn dump(input: &Input) -> miette::Result<SwitchDump> {
     SwitchDump::read(&input.text).map_err(|error| match &error {
         DumpError::Rule { offset, length, .. } => report(input, &error, *offset, *length, "here"),

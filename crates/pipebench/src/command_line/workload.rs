@@ -86,6 +86,7 @@ impl BadName {
     }
 }
 
+/// Returns the help for a wrong name.
 fn help(error: &NameError) -> String {
     error.nearest.as_ref().map_or_else(
         || "`pipebench names` lists all sources and keys".to_owned(),

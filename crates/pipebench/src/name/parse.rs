@@ -98,6 +98,7 @@ fn bare(
     if is_locality { Err(unknown("locality", part, Locality::WORDS.to_vec())) } else { Ok(None) }
 }
 
+/// Sets a key of a name.
 fn set(name: &mut WorkloadName, key: &NameKey, part: NamePart<'_>) -> Result<(), NameMistake> {
     if !(key.is_for)(&name.source) {
         let subject = name.source.to_string();
@@ -136,6 +137,7 @@ fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|character: char| character.is_ascii_digit())
 }
 
+/// Returns a mistake without a suggestion.
 const fn mistake(at: usize, problem: NameProblem) -> NameMistake {
     NameMistake { at, problem, instead: None }
 }

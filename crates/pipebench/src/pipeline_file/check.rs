@@ -9,6 +9,7 @@ use super::{
     model::{PipelineFile, PipelineTraversal},
 };
 
+/// Checks that the parts of a pipeline fit together.
 pub(super) fn check(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     check_tables(pipeline)?;
     let start = check_start(pipeline)?;

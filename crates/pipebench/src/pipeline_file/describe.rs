@@ -91,6 +91,7 @@ impl PipelineDescription<'_> {
     }
 }
 
+/// Returns the names of fields, separated by commas.
 pub(super) fn list(fields: &[Field]) -> String {
     if fields.is_empty() {
         return "nothing".to_owned();

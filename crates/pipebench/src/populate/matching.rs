@@ -141,6 +141,7 @@ const fn names_with_ports(protocol: Option<u8>) -> &'static [&'static str] {
     }
 }
 
+/// Writes an address prefix as `ovs-ofctl` does.
 fn network(prefix: AddressPrefix) -> String {
     let address = Ipv4Addr::from(prefix.address());
     if prefix.length() == AddressPrefix::LENGTH_MAX {
@@ -150,6 +151,7 @@ fn network(prefix: AddressPrefix) -> String {
     }
 }
 
+/// Writes an Ethernet address.
 pub(super) fn ethernet(address: u64) -> String {
     let [_, _, a, b, c, d, e, f] = address.to_be_bytes();
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")

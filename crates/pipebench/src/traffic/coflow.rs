@@ -131,6 +131,7 @@ pub(super) struct Endpoints {
 }
 
 impl Maker<'_> {
+    /// Generates the flows of one coflow.
     fn coflow(
         &mut self,
         coflow: u32,

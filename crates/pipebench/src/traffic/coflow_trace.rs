@@ -103,6 +103,7 @@ impl RecordedCoflow {
     }
 }
 
+/// Parses the next word as a number.
 fn number<'a>(
     words: &mut impl Iterator<Item = &'a str>,
     problem: &'static str,

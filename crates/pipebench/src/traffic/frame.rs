@@ -202,6 +202,7 @@ struct Segment {
 }
 
 impl Segment {
+    /// Writes the transport header and the payload.
     fn put(&self, key: &FlowKey, frame: &mut Vec<u8>) {
         let start = frame.len();
         let ports = || low::<4>(key.field(FieldId::TcpSrc) << 16 | key.field(FieldId::TcpDst));

@@ -257,6 +257,7 @@ impl<'a> ClassSampler<'a> {
         Some(Self { number: u16::try_from(index).ok()?, class, groups })
     }
 
+    /// Returns a random flow of the class.
     fn sample(&self, stream: &mut RandomStream) -> Flow {
         let mut key = FlowKey::ZERO;
         key.set_in_port(self.class.in_port);

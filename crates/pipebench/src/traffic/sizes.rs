@@ -76,6 +76,7 @@ struct Mixture {
 }
 
 impl Mixture {
+    /// Returns the distribution of flow sizes on a campus link.
     fn campus(max: u32) -> Result<Self, DistributionError> {
         let lengths = &published().flow_lengths;
         let shares = lengths.uniform.iter().map(|part| part.share);
@@ -87,6 +88,7 @@ impl Mixture {
         Ok(Self { parts, uniform: &lengths.uniform, lognormal, max })
     }
 
+    /// Returns random flow sizes.
     fn draw(&self, flows: usize, stream: &mut RandomStream) -> Vec<u32> {
         (0..flows).map(|_| self.length(stream)).collect()
     }

@@ -235,6 +235,7 @@ fn write(
     Ok(file.finish()?)
 }
 
+/// Returns the text of the README of a workload.
 fn readme(workload: &Workload, captures: usize, figures: &[StatisticRow]) -> String {
     let name = workload.name();
     let packets = if captures == 1 {

@@ -149,6 +149,7 @@ fn mac(value: u128) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
+/// Returns an IPv4 address.
 fn address(value: u128) -> std::net::Ipv4Addr {
     let bytes = value.to_be_bytes();
     bytes.last_chunk::<4>().copied().unwrap_or_default().into()

@@ -314,6 +314,7 @@ impl MacTable {
         gone
     }
 
+    /// Removes an address from the table.
     fn forget(&mut self, mac_key: MacKey, version: Version) {
         self.entries.end(mac_key, version);
         self.ages.remove(mac_key);

@@ -85,6 +85,7 @@ impl MirrorTable {
         table
     }
 
+    /// Adds a mirror to the ports that it selects.
     fn add(&mut self, index: u8, mirror: &Mirror, hit: OutputHit, ports: &[Arc<PortInfo>]) {
         let output = match &mirror.output {
             MirrorOutput::Port(name) => {
@@ -179,6 +180,7 @@ impl MirrorTable {
 }
 
 impl MirrorSet {
+    /// Returns the set with one mirror.
     const fn of(index: usize) -> Self {
         Self(1 << index)
     }

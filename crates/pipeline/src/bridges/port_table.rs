@@ -40,6 +40,7 @@ pub(crate) struct FloodedPorts {
 }
 
 impl FloodedPorts {
+    /// Returns the ports that receive all multicast packets or reports.
     fn of(ports: &[Arc<PortInfo>]) -> Self {
         let with = |is: fn(&PortInfo) -> bool| {
             ports.iter().filter(|port| is(port)).map(|port| port.number).collect()
@@ -76,6 +77,7 @@ impl PortProtocols {
 struct PortCounts([usize; 5]);
 
 impl PortCounts {
+    /// Returns the properties of a port that are counted.
     fn properties(port: &PortInfo) -> [bool; 5] {
         [
             !port.may_receive(),

@@ -97,6 +97,7 @@ impl Liveness {
         self.readable.reclaim(oldest);
     }
 
+    /// Adds the fields that a rule or group reads.
     fn add(&mut self, reader: FieldReader, version: Version) {
         if self.at(version).has(&reader) {
             return;

@@ -126,6 +126,7 @@ impl LearnStatus {
         }
     }
 
+    /// Publishes for each bridge whether its packets can learn.
     fn publish(&self, learners: &Learners) {
         let learns_anywhere = learners.counts.values().any(|counts| counts.own > 0);
         for (bridge, counts) in &learners.counts {

@@ -112,6 +112,7 @@ impl Pipeline {
         self.sweep(id, page, change);
     }
 
+    /// Removes learned addresses in a new version.
     fn flush(&self, flush: impl FnOnce(&mut UpdateBatch)) -> Change {
         let control = self.control.lock();
         let version = self.version().next();

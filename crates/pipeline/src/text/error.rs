@@ -272,6 +272,7 @@ pub enum RuleTextProblem {
     },
 }
 
+/// Writes a text in quotes.
 fn quote(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") }
 }

@@ -199,6 +199,7 @@ impl<'a> GroupDraft<'a> {
         Ok(GroupMod { command, group: self.group, kind, selection, buckets })
     }
 
+    /// Returns the selection method with its parameters.
     fn selection(&self) -> Result<Selection, RuleTextError> {
         let is_fields = matches!(self.method, Some(Method::Fields));
         if let Some((at, _)) = self.fields.as_ref().filter(|_| !is_fields) {

@@ -176,6 +176,7 @@ impl UpdateBatch {
         false
     }
 
+    /// Undoes a delta of the batch.
     fn undo(&self, bridge: &mut VersionedBridge, delta: Delta) {
         match delta {
             Delta::Rule(delta) => undo_rule(bridge, delta, self.version),

@@ -81,7 +81,7 @@ const HEADER: KeyRow = ["KEY", "VALUES", "DEFAULT", "MEANING"];
 
 const BRIDGE_START_ROWS: &[KeyRow] = &[
     ["local", "none|tap", "none", "tap: a TAP device for the host"],
-    ["mtu", "68 to 65535", "0", "MTU of the TAP device; 0: unchanged"],
+    ["mtu", "68 to 65535", "0", "MTU of the TAP device; 0: not changed"],
 ];
 
 const BRIDGE_ROWS: &[KeyRow] = &[
@@ -90,16 +90,16 @@ const BRIDGE_ROWS: &[KeyRow] = &[
     ["protocols", "VERSION,..", "(all)", "OpenFlow10, OpenFlow13 or both"],
     ["datapath_id", "16 hex digits", "(from mac)", "identity for controllers"],
     ["mac", "MAC", "(from name)", "address of the local port"],
-    ["table_rules", "N", "0", "most rules of a table; 0: no limit"],
+    ["table_rules", "N", "0", "maximum rules of a table; 0: no limit"],
     ["table_overflow", "refuse|evict", "refuse", "full table: refuse rules, or evict some"],
-    ["table_limits", "TABLE:N[:evict],..", "(none)", "most rules of the named tables"],
+    ["table_limits", "TABLE:N[:evict],..", "(none)", "maximum rules of the named tables"],
     ["table_names", "TABLE:NAME,..", "(none)", "names of tables"],
     ["mac_ageing_s", "SECONDS", "0", "seconds an unused address stays; 0 means 300"],
-    ["mac_entries", "N", "0", "most learned addresses; 0 means 8192"],
+    ["mac_entries", "N", "0", "maximum learned addresses; 0 means 8192"],
     ["flood_vlans", "VLAN,..", "(none)", "VLANs in which NORMAL only floods"],
     ["mcast_snooping_enable", "true|false", "false", "send groups only to ports with members"],
     ["mcast_snooping_ageing_s", "1 to 3600", "0", "seconds until ports leave; 0 means 300"],
-    ["mcast_snooping_entries", "1 to 1000000", "0", "most learned groups; 0 means 2048"],
+    ["mcast_snooping_entries", "1 to 1000000", "0", "maximum learned groups; 0 means 2048"],
     [
         "mcast_snooping_disable_flood_unregistered",
         "true|false",
@@ -110,7 +110,7 @@ const BRIDGE_ROWS: &[KeyRow] = &[
     ["sflow.agent", "IP|DEVICE", "(from route)", "agent address in the datagrams"],
     ["sflow.sampling", "N", "400", "one packet in N is sampled"],
     ["sflow.polling", "SECONDS", "30", "time between counter reports; 0: none"],
-    ["sflow.header", "14 to 256", "128", "most bytes of a sampled packet"],
+    ["sflow.header", "14 to 256", "128", "maximum bytes of a sampled packet"],
     ["netflow.targets", "IP[:PORT],..", "(none)", "collectors of NetFlow"],
     ["netflow.active_timeout", "SECONDS", "600", "seconds until a report; -1: at the end"],
     ["netflow.engine_type", "0 to 255", "0", "engine type in the datagrams"],
@@ -127,7 +127,7 @@ const BRIDGE_ROWS: &[KeyRow] = &[
     ["ipfix.obs_point_id", "N", "0", "observation point in the records"],
     ["ipfix.virtual_obs_id", "TEXT", "(none)", "name of the observation point"],
     ["ipfix.cache_active_timeout", "0 to 4200", "0", "seconds until a report; 0: each sample"],
-    ["ipfix.cache_max_flows", "0 to 1048576", "0", "most unreported flows; 0: no flows"],
+    ["ipfix.cache_max_flows", "0 to 1048576", "0", "maximum unreported flows; 0: no flows"],
 ];
 
 const VLAN_ROWS: &[KeyRow] = &[
@@ -159,9 +159,9 @@ const QOS_ROWS: &[KeyRow] = &[
     ["type", "linux-noop", "linux-noop", "no limit"],
     ["", "linux-htb", "", "delays packets above `max_rate`, in queues"],
     ["", "egress-policer", "", "drops packets above `cir`"],
-    ["max_rate", "BITS", "0", "linux-htb: bits per second; 0: as the link"],
+    ["max_rate", "BITS", "0", "linux-htb: bits per second; 0: speed of the link"],
     ["queue.ID.min_rate", "BITS", "0", "bits per second before any queue borrows"],
-    ["queue.ID.max_rate", "BITS", "0", "most bits per second; 0: `max_rate`"],
+    ["queue.ID.max_rate", "BITS", "0", "maximum bits per second; 0 means `max_rate`"],
     ["queue.ID.burst", "BITS", "0", "bits that the idle queue may send at once"],
     ["queue.ID.priority", "N", "0", "queues with a lower value borrow first"],
     ["cir", "BYTES", "(required)", "egress-policer: bytes per second"],
@@ -170,8 +170,8 @@ const QOS_ROWS: &[KeyRow] = &[
 
 const BFD_ROWS: &[KeyRow] = &[
     ["enable", "true|false", "true", "false: the port has no session"],
-    ["min_tx_ms", "1 to 4294967", "100", "least time between two sent packets"],
-    ["min_rx_ms", "1 to 4294967", "1000", "least time between two received packets"],
+    ["min_tx_ms", "1 to 4294967", "100", "minimum time between two sent packets"],
+    ["min_rx_ms", "1 to 4294967", "1000", "minimum time between two received packets"],
     ["decay_min_rx_ms", "0 to 4294967", "0", "`min_rx_ms` while idle; 0: the same"],
     ["mult", "1 to 255", "3", "lost packets in a row that end the session"],
     ["forwarding_if_rx", "true|false", "false", "any received packet keeps the port in use"],
@@ -189,15 +189,15 @@ const BOND_ROWS: &[KeyRow] = &[
     ["members", "PORT,PORT..", "(required)", "ports of the bond, at least two"],
     ["mode", "active-backup", "active-backup", "the active member sends"],
     ["", "balance-slb", "", "source address and VLAN choose a member"],
-    ["", "balance-tcp", "", "addresses and ports choose; needs `lacp`"],
+    ["", "balance-tcp", "", "addresses and ports choose one; needs `lacp`"],
     ["primary", "PORT", "(none)", "member that is active while enabled"],
     ["updelay_ms", "MS", "0", "time until a link that is up is enabled"],
     ["downdelay_ms", "MS", "0", "time from the loss of a link to disabling it"],
     ["rebalance_interval_ms", "1000 or more", "10000", "time between checks of the loads; 0: none"],
     ["hash_basis", "N", "0", "seed of the hashes that choose a member"],
-    ["lacp", "off", "off", "every member with a link is used"],
-    ["", "active", "", "LACP; the switch sends at once"],
-    ["", "passive", "", "LACP; the switch sends once the partner does"],
+    ["lacp", "off", "off", "no LACP: every member with a link is used"],
+    ["", "active", "", "LACP; the switch sends LACPDUs at once"],
+    ["", "passive", "", "LACP; the switch only answers the partner"],
     ["lacp_time", "slow|fast", "slow", "notice of a silent partner: 90 s or 3 s"],
     ["lacp_fallback_ab", "true|false", "false", "active-backup while there is no partner"],
     ["lacp_system_id", "MAC", "(of the bridge)", "address of the LACP system"],
@@ -216,10 +216,10 @@ const MIRROR_ROWS: &[KeyRow] = &[
     ["select_all", "true|false", "false", "packets that arrive or leave on any port"],
     ["select_src_port", "PORT,..", "(none)", "packets that arrive on these ports"],
     ["select_dst_port", "PORT,..", "(none)", "packets that leave on these ports"],
-    ["select_vlan", "VLAN,..", "(all)", "packets of these VLANs alone; 0: without a VLAN"],
+    ["select_vlan", "VLAN,..", "(all)", "only packets of these VLANs; 0: without a VLAN"],
     ["output_port", "PORT", "(none)", "port that sends the copies"],
     ["output_vlan", "1 to 4095", "0", "VLAN in which the copies are flooded; 0: none"],
-    ["snaplen", "14 to 65535", "0", "most bytes of a copy; 0: no limit"],
+    ["snaplen", "14 to 65535", "0", "maximum bytes of a copy; 0: no limit"],
 ];
 
 #[cfg(test)]

@@ -161,6 +161,7 @@ pub(crate) fn text(report: &ReloadReport, nothing: &str) -> String {
     text
 }
 
+/// Logs the outcome of a reload for each object.
 fn log(report: &ReloadReport) {
     for change in &report.applied {
         info!("configuration: {change}");

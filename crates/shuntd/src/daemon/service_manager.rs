@@ -103,6 +103,7 @@ fn stall(threads: &[usize]) -> String {
     format!("packet threads that hang: {}", names.join(", "))
 }
 
+/// Returns a time in milliseconds.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -16,8 +16,8 @@ use crate::config::ConfigFile;
 
 /// Starts the switch by the configuration file and the state file.
 ///
-/// Frees the start configuration and the state file, of which the switch has its own copy. For
-/// 1,000 ports they have half a megabyte.
+/// Frees the start configuration and the state file, of which the switch has its own copy. Both
+/// together have half a megabyte for 1,000 ports.
 pub(super) async fn start_switch(
     arguments: &Arguments,
     file: &ConfigFile,

@@ -57,6 +57,7 @@ impl HttpOptions {
         self.listen.iter().enumerate().map(address).collect()
     }
 
+    /// Parses a listening address; a remote one needs a bearer token.
     fn address(&self, text: &str) -> Result<SocketAddr, String> {
         let address: SocketAddr = text.parse().map_err(|_| {
             format!(

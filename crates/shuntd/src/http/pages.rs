@@ -119,6 +119,7 @@ impl HttpPages {
         response
     }
 
+    /// Returns the page for a request.
     async fn page<B>(&self, request: &Request<B>) -> Page {
         match request.uri().path() {
             "/" => text_page(StatusCode::OK, INDEX),
@@ -134,6 +135,7 @@ impl HttpPages {
         }
     }
 
+    /// Returns the page with the metrics.
     async fn metrics(&self, headers: &HeaderMap) -> Page {
         let accepted = headers.get_all(header::ACCEPT).iter();
         let accepted: Vec<&str> = accepted.filter_map(|value| value.to_str().ok()).collect();

@@ -165,6 +165,7 @@ fn add_collector_sets(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     text.families(&labelled, &COLLECTOR_SET);
 }
 
+/// Adds the metrics of the bridges with this kind of export.
 fn add<T>(
     text: &mut MetricsText,
     bridges: &[BridgeStatus],

@@ -64,6 +64,7 @@ impl MirrorLog {
 }
 
 impl LoggedProblem {
+    /// Returns the problem of a mirror with the names of missing ports.
     fn of(mirror: &MirrorOptions, bridge: &BridgeState) -> Option<Self> {
         let text = bridge.mirror_problem(mirror)?;
         let (names, ports) = (mirror.mirror(), bridge.port_names());

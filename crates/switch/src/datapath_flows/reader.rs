@@ -247,6 +247,7 @@ impl<'a> DatapathReader<'a> {
         Ok(rules.iter().map(|rule| self.rule(rule, now)).collect())
     }
 
+    /// Returns the status of a rule.
     fn rule(&self, rule: &Arc<Rule>, now: Time) -> RuleStatus {
         let totals = rule.stats.totals();
         let mut parts = vec![format_match(&rule.matching, &NoPortNames)];

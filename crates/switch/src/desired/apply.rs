@@ -307,6 +307,7 @@ impl Application<'_> {
         self.report.objects.push(ObjectReport { object, change, outcome });
     }
 
+    /// Records a change that was refused.
     fn refuse(&mut self, change: StateChange, reason: String) {
         let (object, text, outcome) =
             (change.object(), change.description(), change.refusal(reason));

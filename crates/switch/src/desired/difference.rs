@@ -162,6 +162,7 @@ impl<'a> BridgePairs<'a> {
         (!self.policy.replaces(&old.options, &new.options)).then_some(*old)
     }
 
+    /// Returns the changes that remove bridges.
     fn removals(&self) -> impl Iterator<Item = StateChange> {
         let gone = self.old.keys().filter(|name| self.kept_bridge(name).is_none());
         gone.map(|name| StateChange::RemoveBridge {

@@ -94,6 +94,7 @@ impl RuleSiblings {
         })
     }
 
+    /// Adds a rule to the set of rules with its shape.
     fn add(&mut self, rule: &Rule) {
         if rule.created.since(self.opened) > GATHER_TIME {
             self.open.clear();

@@ -148,6 +148,7 @@ impl<'a> Actions<'a> {
         }
     }
 
+    /// Adds a recirculated packet to the packets that are traced next.
     fn resume(&mut self, packet: &TracedPacket, continuation: &Arc<Continuation>, reason: String) {
         let (packet, continuation) = (packet.clone(), Arc::clone(continuation));
         self.ahead.push_back(TraceContinuation { packet, continuation, reason });

@@ -116,7 +116,7 @@ impl<'a> PartitionReasons<'a> {
     fn difference(&self, front: &Range<u16>, behind: &Range<u16>) -> String {
         let (before, after) = (self.fields(front), self.fields(behind));
         if before.intersects(after) {
-            "some fields that the tables before match are unrelated to those after".to_owned()
+            "some fields matched before are unrelated to the fields matched after".to_owned()
         } else {
             format!("{} before and {} after are unrelated", words_of(before), words_of(after))
         }

@@ -156,6 +156,7 @@ impl StageView for View<'_> {
     }
 }
 
+/// Returns the tables of a range of steps.
 fn slice<'a>(path: &'a [u32], steps: &Range<u16>) -> &'a [u32] {
     &path[usize::from(steps.start)..usize::from(steps.end)]
 }
@@ -181,6 +182,7 @@ pub fn replay(
     counts
 }
 
+/// Installs the sub-traversals of a partition.
 fn install(
     chain: &mut ModelChain,
     path: &[u32],

@@ -41,6 +41,7 @@ impl RecordedWorkload {
         whole.then_some(workload)
     }
 
+    /// Adds a line of a section; `None` if it is malformed.
     fn add(&mut self, section: &str, line: &str) -> Option<()> {
         let mut words = line.split_whitespace();
         match section {
@@ -89,11 +90,13 @@ impl RecordedWorkload {
     }
 }
 
+/// Parses a set of coupled fields.
 fn fields(text: &str) -> Option<FieldSet> {
     let names = text.split(',').filter(|name| *name != "-");
     names.map(field).try_fold(FieldSet::EMPTY, |set, field| Some(set.with(field?)))
 }
 
+/// Parses the name of a coupling.
 fn field(name: &str) -> Option<Coupling> {
     Some(match name {
         "es" => Coupling::EthSrc,

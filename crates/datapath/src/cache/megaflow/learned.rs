@@ -229,6 +229,7 @@ impl LearnedIndex {
         self.next_recorded = (end < cache.slots()).then_some(end);
     }
 
+    /// Applies a change of a box, or keeps it until the training ends.
     fn record(&mut self, change: BoxChange) {
         match &mut self.boxes {
             Some(boxes) => change.apply(boxes),

@@ -141,6 +141,7 @@ impl AfPacket {
         RingLayout::of(has_long_queue(stored.fd.as_fd()), self.rx_slots)
     }
 
+    /// Returns the settings of the receive queues.
     fn settings(&self) -> RxSettings {
         let device = self.device.name.as_str().to_owned();
         RxSettings { device, index: self.device.index, slots: self.rx_slots }

@@ -157,6 +157,7 @@ impl Ring {
         Ok(ring)
     }
 
+    /// Maps the ring of a socket into memory.
     fn map(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd());

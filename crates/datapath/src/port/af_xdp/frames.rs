@@ -71,6 +71,7 @@ impl Umem {
         Self::create(chunk, chunks, MFdFlags::empty())
     }
 
+    /// Creates packet memory of `chunks` chunks in a new file.
     fn create(chunk: u32, chunks: u32, pages: MFdFlags) -> io::Result<Self> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING | pages;
         let file = File::from(memfd_create(c"shunt-frames", flags)?);
@@ -100,6 +101,7 @@ impl Umem {
         Ok(Self::map(file, chunk, chunks)?)
     }
 
+    /// Maps the packet memory of a file.
     fn map(file: File, chunk: u32, chunks: u32) -> io::Result<Self> {
         let base = map(&file, chunk as usize * chunks as usize)?;
         Ok(Self { file, base, chunk, chunks })
@@ -151,6 +153,7 @@ fn seals() -> SealFlag {
     SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL
 }
 
+/// Maps a file into memory.
 fn map(file: &File, length: usize) -> io::Result<NonNull<u8>> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     let fd = file.as_raw_fd();

@@ -55,6 +55,7 @@ impl XdpMode {
         }
     }
 
+    /// Returns where the program is attached: in the driver or in the kernel.
     pub(super) const fn attachment(self) -> Attachment {
         match self {
             Self::Generic => Attachment::Generic,
@@ -62,6 +63,7 @@ impl XdpMode {
         }
     }
 
+    /// Returns how frames are moved: copied or in shared memory.
     pub(super) const fn transfer(self) -> FrameTransfer {
         match self {
             Self::NativeWithZerocopy => FrameTransfer::ZeroCopy,

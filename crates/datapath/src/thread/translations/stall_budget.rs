@@ -73,6 +73,7 @@ impl StallBudget {
     }
 }
 
+/// Returns a duration in nanoseconds.
 fn nanoseconds(duration: Duration) -> i64 {
     // A budget of more than 292 years, such as `Duration::MAX`, is as good as unlimited.
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)

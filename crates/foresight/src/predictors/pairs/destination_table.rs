@@ -107,6 +107,7 @@ impl DestinationTable {
         Some(NumberedDestination { id, is_reused: true })
     }
 
+    /// Returns a destination that was not used for `age_max`.
     fn find_old(&mut self, now: Duration, age_max: Duration) -> Option<DestinationId> {
         for _ in 0..CANDIDATES_MAX {
             self.hand = (self.hand + 1) % DestinationId::COUNT;

@@ -93,6 +93,7 @@ impl ProfiledPolicy {
         settled
     }
 
+    /// Returns the counts of a pair of states.
     fn pair(&mut self, states: (StateId, StateId)) -> Option<&mut StatePair> {
         let hash = |states: (StateId, StateId)| {
             fold(fold(0, states.0.number().into()), states.1.number().into())

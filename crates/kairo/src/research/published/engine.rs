@@ -291,6 +291,7 @@ impl PublishedKairo {
         touched
     }
 
+    /// Adds a rule to the tables of the circuit.
     fn add(&mut self, rule: &Arc<Rule>) {
         let rules = &mut locked(&self.shared).rules;
         let row = rules.insert(rule).and_then(|number| rules.row(number));

@@ -231,6 +231,7 @@ impl TrackedPackets {
         self.waiting.len() + self.retired.len()
     }
 
+    /// Returns the number of packets that the circuit does not track.
     pub(super) fn untracked(&self) -> usize {
         self.untracked.len()
     }

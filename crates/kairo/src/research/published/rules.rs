@@ -133,6 +133,7 @@ impl NumberedRules {
         })
     }
 
+    /// Returns the number of a mask; adds it if it is new.
     fn tuple(&mut self, mask: &SparseMask) -> u32 {
         if let Some(number) = self.by_mask.get(mask) {
             return *number;
@@ -143,6 +144,7 @@ impl NumberedRules {
         number
     }
 
+    /// Returns a hash of the masked words of a rule or packet.
     fn fingerprint(&self, tuple: u32, mut word: impl FnMut(usize) -> u64) -> u64 {
         let mut hasher = self.hashes.build_hasher();
         hasher.write_u32(tuple);

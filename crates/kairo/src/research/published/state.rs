@@ -40,6 +40,7 @@ impl LookupPacket {
         Arc::new(state)
     }
 
+    /// Restores a packet from its state.
     pub(super) fn of(state: &[u64]) -> Self {
         let Some((head, words)) = state.split_first_chunk::<HEAD>() else {
             return Self::new(FlowKey::ZERO);

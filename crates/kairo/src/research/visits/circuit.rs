@@ -70,6 +70,7 @@ pub(super) fn step(relation: &mut Box<VisitRelation>) -> Result<(), StepError> {
 }
 
 impl ThreadCircuit {
+    /// Runs one step of the circuit.
     fn step(&mut self, relation: &mut Box<VisitRelation>) -> Result<(), StepError> {
         // A failed circuit is dropped while the panic unwinds. dbsp and its async runtime then skip
         // the parts of the drop that could panic again.
@@ -99,6 +100,7 @@ impl Drop for ThreadCircuit {
 }
 
 impl VisitCircuit {
+    /// Builds the circuit.
     fn build() -> Result<Self, Error> {
         let relation = StepRelation::new(RefCell::new(Box::new(VisitRelation::new(0))));
         let (source, joined) = (Rc::clone(&relation), Rc::clone(&relation));

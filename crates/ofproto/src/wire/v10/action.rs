@@ -242,6 +242,7 @@ fn put_enqueue(out: &mut Vec<u8>, port: PortNo, queue: u32) {
     });
 }
 
+/// Writes an action.
 fn put(out: &mut Vec<u8>, action: &Action) {
     let mut put_nicira = |subtype: u16, body: &dyn Fn(&mut Vec<u8>)| {
         nicira::experimenter(out, subtype, body);

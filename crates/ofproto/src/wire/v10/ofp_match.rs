@@ -130,6 +130,7 @@ impl StandardMatch {
         })
     }
 
+    /// Writes the match.
     fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.wildcards);
         out.put_u16(self.in_port);

@@ -47,7 +47,7 @@ impl Walker<'_> {
                 let value = u128::from(is_larger) << target.offset;
                 self.set(target.field, value, target.bits());
             }
-            other => unreachable!("the generators make no {other:?}"),
+            other => unreachable!("the generators make no action {other:?}"),
         }
         Ok(true)
     }

@@ -193,6 +193,7 @@ impl BridgeNetflow {
         self.first_receiver = (self.first_receiver + 1) % count.max(1);
     }
 
+    /// Sends the records of flows to the collectors.
     fn report(&mut self, flows: &[ExpiredFlow], clock: NetflowClock) {
         for flow in flows {
             self.exporter.add(&self.record(flow));

@@ -39,6 +39,7 @@ pub(in crate::wire) fn read_counters(
     })
 }
 
+/// Writes the statistics of a port.
 pub(super) fn put(out: &mut Vec<u8>, port: &PortStatistics) {
     out.put_u32(port.port.number());
     out.put_u32(0);

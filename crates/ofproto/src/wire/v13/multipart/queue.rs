@@ -37,6 +37,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<QueueStatistics, Error
     })
 }
 
+/// Writes the statistics of a queue.
 pub(super) fn put(out: &mut Vec<u8>, queue: &QueueStatistics) {
     out.put_u32(queue.port.number());
     out.put_u32(queue.queue.number());
