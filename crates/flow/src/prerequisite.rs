@@ -142,9 +142,9 @@ fn is_nd(types: &[u128], read: &mut impl FnMut(FieldId, u128) -> u128) -> bool {
 ///
 /// The match must require a bit of `ct_state` that only valid tracked packets have, or `+trk-inv`.
 fn is_tracked(key: &FlowKey, mask: &FlowMask) -> bool {
-    let asked = mask.field(FieldId::CtState);
-    let state = key.field(FieldId::CtState) & asked;
-    let never_invalid = asked & ct::INVALID != 0 && state & ct::INVALID == 0;
+    let state_mask = mask.field(FieldId::CtState);
+    let state = key.field(FieldId::CtState) & state_mask;
+    let never_invalid = state_mask & ct::INVALID != 0 && state & ct::INVALID == 0;
     state & ct::IMPLIES_VALID != 0 || state & ct::TRACKED != 0 && never_invalid
 }
 

@@ -48,13 +48,13 @@ pub enum FrameError {
 pub enum TrafficError {
     /// The rules do not give enough distinct flows.
     #[error(
-        "the rules give {found} distinct flows, not {asked}: ask for fewer flows or more rules"
+        "the rules give {found} distinct flows, not {wanted}: ask for fewer flows or more rules"
     )]
     TooFewFlows {
         /// Number of distinct flows.
         found: usize,
         /// Number of requested flows.
-        asked: usize,
+        wanted: usize,
     },
     /// The packets do not fit the flows: each flow needs from one to 2^32 packets.
     #[error(

@@ -452,9 +452,9 @@ impl Caches {
     }
 
     /// Inserts some packets that hit in the index into the exact-match cache.
-    fn insert_exact(&mut self, keys: &[FlowKey], hits: &[HitSlots; BURST], asked: PositionSet) {
+    fn insert_exact(&mut self, keys: &[FlowKey], hits: &[HitSlots; BURST], selected: PositionSet) {
         let entries = self.owner.entries();
-        for position in asked.positions() {
+        for position in selected.positions() {
             let slots = hits[position].slots();
             if slots.is_empty() || !self.exact.chooses() {
                 continue;

@@ -104,15 +104,15 @@ impl WildcardIndex for GigaflowIndex {
         &mut self,
         owner: &Owner,
         burst: &IngressBurst<'_>,
-        asked: PositionSet,
+        selected: PositionSet,
         hits: &mut [HitSlots; BURST],
     ) -> u32 {
         let keys = burst.keys;
-        let is_asked = |position: usize| asked.contains(position);
+        let is_selected = |position: usize| selected.contains(position);
         let walks = &mut self.walks[..keys.len()];
-        let probes = self.gigaflow.find_burst(owner, keys, walks, is_asked);
+        let probes = self.gigaflow.find_burst(owner, keys, walks, is_selected);
         for (position, (walk, hit)) in walks.iter().zip(hits).enumerate() {
-            if is_asked(position) {
+            if is_selected(position) {
                 self.tally.count(walk, hit);
             }
         }

@@ -39,10 +39,10 @@ impl WildcardIndex for NoIndex {
         &mut self,
         _owner: &Owner,
         _burst: &IngressBurst<'_>,
-        asked: PositionSet,
+        selected: PositionSet,
         hits: &mut [HitSlots; BURST],
     ) -> u32 {
-        asked.positions().for_each(|position| hits[position].clear());
+        selected.positions().for_each(|position| hits[position].clear());
         0
     }
 

@@ -56,14 +56,14 @@ pub(crate) trait WildcardIndex: fmt::Debug {
         false
     }
 
-    /// Looks up the packets of a burst at the positions `asked`, and sets their `hits`.
+    /// Looks up the packets of a burst at `selected` positions, and sets their `hits`.
     ///
     /// All packets come from one port. Returns the number of hash tables probed, summed over packets.
     fn find_burst(
         &mut self,
         owner: &Owner,
         burst: &IngressBurst<'_>,
-        asked: PositionSet,
+        selected: PositionSet,
         hits: &mut [HitSlots; BURST],
     ) -> u32;
 
@@ -338,11 +338,11 @@ macro_rules! wildcard_indexes {
                 &mut self,
                 owner: &Owner,
                 burst: &IngressBurst<'_>,
-                asked: PositionSet,
+                selected: PositionSet,
                 hits: &mut [HitSlots; BURST],
             ) -> u32 {
                 match self {
-                    $(Self::$name(index) => index.find_burst(owner, burst, asked, hits),)*
+                    $(Self::$name(index) => index.find_burst(owner, burst, selected, hits),)*
                 }
             }
 

@@ -115,10 +115,10 @@ impl Default for MegaflowConfig {
 
 impl MegaflowTally {
     /// Counts the lookups of a burst, without the lookups in the signature cache.
-    fn count(&mut self, asked: u32, missing: u32, work: LookupWork) {
+    fn count(&mut self, selected: u32, missing: u32, work: LookupWork) {
         self.probes += u64::from(work.probes);
         self.misses += u64::from(missing);
-        self.hits += u64::from(asked - missing);
+        self.hits += u64::from(selected - missing);
         self.learned.hits += u64::from(work.learned_hits);
         self.learned.misses += u64::from(work.learned - work.learned_hits);
     }
@@ -148,7 +148,7 @@ impl MegaflowIndex {
         Some(entry)
     }
 
-    /// Looks up the packets at the positions `asked` in the signature cache.
+    /// Looks up the packets at the positions `selected` in the signature cache.
     ///
     /// The lookup reads buckets, then rows, then entries of all packets, so that memory accesses
     /// overlap. Returns the positions that hit.
@@ -156,25 +156,25 @@ impl MegaflowIndex {
         &mut self,
         owner: &Owner,
         burst: &IngressBurst<'_>,
-        asked: PositionSet,
+        selected: PositionSet,
         hits: &mut [HitSlots; BURST],
     ) -> PositionSet {
         let mut hit_positions = PositionSet::EMPTY;
         let Some(signatures) = &self.signatures else { return hit_positions };
         let mut candidates = [None; BURST];
-        for position in asked.positions() {
+        for position in selected.positions() {
             candidates[position] = signatures.candidate(burst.hashes[position]);
         }
         for address in candidates.iter().flatten() {
             self.megaflows.cache.fetch(*address);
         }
         let mut found = [None; BURST];
-        for position in asked.positions() {
+        for position in selected.positions() {
             found[position] = candidates[position]
                 .and_then(|address| self.megaflows.cache.confirm(address, &burst.keys[position]));
         }
         let entries = owner.entries();
-        for position in asked.positions() {
+        for position in selected.positions() {
             if let Some(entry) = found[position]
                 && entries.is_live(entry)
             {
@@ -183,7 +183,7 @@ impl MegaflowIndex {
             }
         }
         self.tally.signature.hits += u64::from(hit_positions.len());
-        self.tally.signature.misses += u64::from(asked.len() - hit_positions.len());
+        self.tally.signature.misses += u64::from(selected.len() - hit_positions.len());
         self.megaflows.cache.count_unprobed(hit_positions.len());
         hit_positions
     }
@@ -224,17 +224,20 @@ impl WildcardIndex for MegaflowIndex {
         &mut self,
         owner: &Owner,
         burst: &IngressBurst<'_>,
-        asked: PositionSet,
+        selected: PositionSet,
         hits: &mut [HitSlots; BURST],
     ) -> u32 {
         let uses_signatures = self.uses_hashes();
         self.signature_hits = if uses_signatures {
-            self.find_signatures(owner, burst, asked, hits)
+            self.find_signatures(owner, burst, selected, hits)
         } else {
             PositionSet::EMPTY
         };
         let (mut missing, mut work) = (MissedPackets::default(), LookupWork::default());
-        asked.without(self.signature_hits).positions().for_each(|position| missing.push(position));
+        selected
+            .without(self.signature_hits)
+            .positions()
+            .for_each(|position| missing.push(position));
         if !missing.is_empty() {
             let entries = owner.entries();
             let mut addresses = [RowAddress::NONE; BURST];
@@ -258,9 +261,9 @@ impl WildcardIndex for MegaflowIndex {
             }
         }
         missing.positions().for_each(|position| hits[position].clear());
-        self.tally.count(asked.without(self.signature_hits).len(), missing.len(), work);
+        self.tally.count(selected.without(self.signature_hits).len(), missing.len(), work);
         // A lookup by signature costs about as much as a probe.
-        work.cost() + if uses_signatures { asked.len() } else { 0 }
+        work.cost() + if uses_signatures { selected.len() } else { 0 }
     }
 
     fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<()> {

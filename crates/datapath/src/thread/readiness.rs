@@ -184,8 +184,8 @@ impl ReadyList {
         }
     }
 
-    /// Records a query of the epoll set.
-    pub(super) const fn asked(&mut self) {
+    /// Records a query of the epoll set: the count of polls begins at zero.
+    pub(super) const fn reset_polls(&mut self) {
         self.polls = 0;
     }
 
@@ -235,7 +235,7 @@ impl PortEvents {
 
     /// Lists the receive queues that have packets; waits for a packet until `timeout`.
     pub(super) fn ask(&mut self, ready: &mut ReadyList, timeout: EpollTimeout) {
-        ready.asked();
+        ready.reset_polls();
         // After a signal or an error, the next query returns the same events.
         let count = self.epoll.wait(&mut self.events, timeout).unwrap_or(0);
         for event in &self.events[..count] {

@@ -61,7 +61,7 @@ struct Model {
 impl Model {
     /// Lists queues that have packets at this time, as a query of the epoll set does.
     fn ask(&mut self) {
-        self.ready.asked();
+        self.ready.reset_polls();
         if std::mem::take(&mut self.is_interrupted) {
             // The query returns nothing, so the waiting time of all queues begins again.
             self.queues.iter_mut().for_each(|queue| queue.waited = 0);
@@ -225,7 +225,7 @@ fn one_busy_queue_costs_few_queries() {
     for _ in 0..POLLS_PER_QUERY * 10 {
         if ready.must_query_epoll() {
             queries += 1;
-            ready.asked();
+            ready.reset_polls();
         }
         ready.begin();
         assert_eq!(ready.next(), Some(0));

@@ -113,9 +113,9 @@ fn write_number(number: u128, length: usize, out: &mut Vec<u8>) {
 /// The two fields can express a match with no bit of the priority, or with the whole priority and
 /// the presence of a tag.
 fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
-    let asked = mask.field(FieldId::VlanTci);
-    let tagged = key.field(FieldId::VlanTci) & asked & vlan::PRESENT != 0;
-    match asked & vlan::PCP {
+    let tci_mask = mask.field(FieldId::VlanTci);
+    let tagged = key.field(FieldId::VlanTci) & tci_mask & vlan::PRESENT != 0;
+    match tci_mask & vlan::PCP {
         0 => true,
         vlan::PCP => tagged,
         _ => false,

@@ -94,12 +94,12 @@ impl<'a> MatchBuilder<'a> {
             None if field.tunnel_option().is_some() => "*",
             None => return Err(MatchError::missing_value(field_name)),
         };
-        let (field, asked) = match (field, integer(text)) {
+        let (field, bits) = match (field, integer(text)) {
             (FieldId::DlVlan, Some(NO_VLAN)) => (FieldId::VlanVid, exact(0)),
             (FieldId::NwTos, _) => (field, parse_tos(field_name, text)?),
             _ => (field, parse_field_name(field_name, text, self.ports)?),
         };
-        self.push(name, value, field, asked);
+        self.push(name, value, field, bits);
         Ok(true)
     }
 

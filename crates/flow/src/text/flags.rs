@@ -63,7 +63,7 @@ pub(super) fn format_whole(names: &[&str], value: u128) -> String {
 
 /// Writes the bits of a mask, each with its sign.
 pub(super) fn format_masked(names: &[&str], value: u128, mask: u128) -> String {
-    let asked = names.iter().enumerate().filter(|(index, _)| mask >> index & 1 == 1);
+    let masked = names.iter().enumerate().filter(|(index, _)| mask >> index & 1 == 1);
     let sign = |index: usize| if value >> index & 1 == 1 { '+' } else { '-' };
-    asked.map(|(index, name)| format!("{}{name}", sign(index))).collect()
+    masked.map(|(index, name)| format!("{}{name}", sign(index))).collect()
 }

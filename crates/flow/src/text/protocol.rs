@@ -23,14 +23,14 @@ impl Shorthand {
 
     /// Returns the shorthand that covers most of the type and protocol of a match.
     pub(super) fn of(key: &FlowKey, mask: &FlowMask) -> Option<&'static Self> {
-        let asked = |field: FieldId| mask.field(field) == field.value_max();
-        let says = |shorthand: &&Self| {
+        let is_exact = |field: FieldId| mask.field(field) == field.value_max();
+        let covers = |shorthand: &&Self| {
             key.field(FieldId::EthType) == shorthand.eth_type
                 && shorthand.ip_proto.is_none_or(|protocol| {
-                    asked(FieldId::IpProto) && key.field(FieldId::IpProto) == protocol
+                    is_exact(FieldId::IpProto) && key.field(FieldId::IpProto) == protocol
                 })
         };
-        asked(FieldId::EthType).then(|| SHORTHANDS.iter().find(says)).flatten()
+        is_exact(FieldId::EthType).then(|| SHORTHANDS.iter().find(covers)).flatten()
     }
 }
 

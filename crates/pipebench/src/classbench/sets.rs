@@ -213,9 +213,9 @@ impl Profile {
 
     fn flag_shares(&self) -> Vec<FlagShares> {
         let some: f64 = self.flags.iter().map(|(_, _, share)| share).sum();
-        let asked =
+        let with_flags =
             self.flags.iter().map(|(value, mask, share)| (TcpFlags::new(*value, *mask), *share));
-        let shares = std::iter::once((TcpFlags::ANY, 1.0 - some)).chain(asked).collect();
+        let shares = std::iter::once((TcpFlags::ANY, 1.0 - some)).chain(with_flags).collect();
         vec![FlagShares { protocol: TCP, shares }]
     }
 }

@@ -72,11 +72,11 @@ impl LiveCommand {
         let seconds = played.duration.as_secs_f64().max(1e-9);
         #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
         let rate = played.packets as f64 / seconds;
-        let asked = name.rate_wanted();
+        let wanted = name.rate_wanted();
         print(|out| {
             writeln!(
                 out,
-                "{} packets, {} bytes in {seconds:.3} s: {rate:.0} packets/s of {asked} \
+                "{} packets, {} bytes in {seconds:.3} s: {rate:.0} packets/s of {wanted} \
                  requested; {} more than 0.1 ms late, device busy {} times",
                 played.packets, played.bytes, played.late, played.full,
             )

@@ -153,14 +153,14 @@ fn table_of(rule: &FlowMod) -> u8 {
 /// Returns a rule without its counters.
 fn without_counters(line: &str) -> String {
     let line = line.trim();
-    let (asked, actions) = match line.find("actions=") {
+    let (matches, actions) = match line.find("actions=") {
         Some(place) => line.split_at(place),
         None => (line, ""),
     };
     let is_count = |item: &&str| COUNTS.iter().any(|count| item.starts_with(count));
-    let items = asked.split([',', ' ']).filter(|item| !item.is_empty() && !is_count(item));
-    let asked: Vec<&str> = items.collect();
-    format!("{} {actions}", asked.join(",")).trim().to_owned()
+    let items = matches.split([',', ' ']).filter(|item| !item.is_empty() && !is_count(item));
+    let kept: Vec<&str> = items.collect();
+    format!("{} {actions}", kept.join(",")).trim().to_owned()
 }
 
 /// The counters of a rule in a dump.

@@ -300,7 +300,7 @@ impl<'a> Fill<'a> {
             };
             if let Some(registers) = &self.registers {
                 beside.is_ip |= StepState::needs_ip(step);
-                beside.values = step_state.asked(step, registers);
+                beside.values = step_state.match_items(step, registers);
             }
             let matches = step_matches(&fields, &step_state.rule, &beside);
             let mut actions = String::new();
@@ -310,9 +310,9 @@ impl<'a> Fill<'a> {
             actions.push_str(&self.actions(step.table, next, traversal.terminal)?);
             let table = *self.numbers.get(&step.table)?;
             let filled = self.tables.get(&table);
-            let other = |asked: &StepMatch| {
+            let other = |step_match: &StepMatch| {
                 filled
-                    .and_then(|filled| filled.get(&asked.text))
+                    .and_then(|filled| filled.get(&step_match.text))
                     .is_some_and(|rule| rule.2 != actions)
             };
             if matches.iter().any(other) {
@@ -388,7 +388,7 @@ struct Projected {
 /// traversal would then match rules of the other.
 fn undecided_tables(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let mut next: BTreeMap<u8, BTreeSet<Result<u8, Terminal>>> = BTreeMap::new();
-    let mut asked: BTreeMap<u8, BTreeSet<Vec<&str>>> = BTreeMap::new();
+    let mut matched: BTreeMap<u8, BTreeSet<Vec<&str>>> = BTreeMap::new();
     for traversal in traversals {
         for (place, step) in traversal.steps.iter().enumerate() {
             let later = traversal.steps.iter().skip(place);
@@ -398,17 +398,17 @@ fn undecided_tables(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) 
             let fields = step.driven(&pipeline.driven_fields).map(Field::name);
             let mut fields: Vec<&str> = fields.filter(|field| *field != TYPE).collect();
             fields.sort_unstable();
-            asked.entry(step.table).or_default().insert(fields);
+            matched.entry(step.table).or_default().insert(fields);
         }
     }
-    let tells = |table: &u8| {
-        let mut asked = asked.get(table).into_iter().flatten();
-        let first = asked.next().map_or(&[][..], Vec::as_slice);
+    let is_decided = |table: &u8| {
+        let mut matched = matched.get(table).into_iter().flatten();
+        let first = matched.next().map_or(&[][..], Vec::as_slice);
         let is_exact = first.iter().all(|field| EXACT.contains(field));
-        asked.next().is_none() && !first.is_empty() && is_exact
+        matched.next().is_none() && !first.is_empty() && is_exact
     };
     let forks = next.into_iter().filter(|(_, next)| next.len() > 1).map(|(table, _)| table);
-    forks.filter(|table| !tells(table)).collect()
+    forks.filter(|table| !is_decided(table)).collect()
 }
 
 /// Returns tables in which some traversal matches the EtherType.

@@ -46,21 +46,21 @@ pub(crate) fn step_matches(
     let ports: Vec<(&str, PortRange)> = ports.collect();
     let addresses = [("ip_src", "nw_src", filter.source), ("ip_dst", "nw_dst", filter.destination)];
     let addresses =
-        addresses.into_iter().filter(|(name, _, asked)| has(name) && asked.length() > 0);
+        addresses.into_iter().filter(|(name, _, prefix)| has(name) && prefix.length() > 0);
     let addresses: Vec<(&str, &str, AddressPrefix)> = addresses.collect();
     let with_ports = names_with_ports(filter.protocol);
-    let asks_ports = !ports.is_empty() && !with_ports.is_empty();
-    let asks_protocol = has("ip_proto") && filter.protocol.is_some();
-    let asks_type = !addresses.is_empty() || beside.is_ip || has("eth_type");
+    let matches_ports = !ports.is_empty() && !with_ports.is_empty();
+    let matches_protocol = has("ip_proto") && filter.protocol.is_some();
+    let matches_type = !addresses.is_empty() || beside.is_ip || has("eth_type");
     let kinds: Vec<(String, u16)> = match filter.protocol {
-        Some(number) if asks_protocol && with_ports.is_empty() => {
+        Some(number) if matches_protocol && with_ports.is_empty() => {
             vec![(format!("ip,nw_proto={number}"), FIELD)]
         }
-        _ if asks_ports || asks_protocol => {
+        _ if matches_ports || matches_protocol => {
             with_ports.iter().map(|name| ((*name).to_owned(), FIELD)).collect()
         }
         // The EtherType weighs less than any other field.
-        _ if asks_type => vec![("ip".to_owned(), 1)],
+        _ if matches_type => vec![("ip".to_owned(), 1)],
         _ => vec![(String::new(), 0)],
     };
     let mut all = Vec::new();
@@ -82,7 +82,7 @@ pub(crate) fn step_matches(
             let worth = FIELD + u16::from(prefix.length());
             fixed.add(format!("{key}={}", network(*prefix)), worth);
         }
-        all.extend(if asks_ports { fixed.with_ports(&ports) } else { vec![fixed] });
+        all.extend(if matches_ports { fixed.with_ports(&ports) } else { vec![fixed] });
     }
     all.into_iter().map(MatchText::finish).collect()
 }
@@ -110,12 +110,12 @@ impl MatchText {
     fn with_ports(self, ports: &[(&str, PortRange)]) -> Vec<Self> {
         let mut all = vec![self];
         for (name, range) in ports {
-            let with_masks = all.iter().flat_map(|asked| {
+            let with_masks = all.iter().flat_map(|text| {
                 range.masks().map(|mask| {
                     let bits = u16::try_from(mask.mask.count_ones()).unwrap_or(0);
-                    let mut asked = asked.clone();
-                    asked.add(format!("{name}={mask}"), FIELD.saturating_add(bits));
-                    asked
+                    let mut text = text.clone();
+                    text.add(format!("{name}={mask}"), FIELD.saturating_add(bits));
+                    text
                 })
             });
             all = with_masks.collect();
@@ -169,7 +169,7 @@ mod tests {
         let fields: Vec<&Field> = fields.iter().collect();
         step_matches(&fields, &rule, &OtherMatches::default())
             .into_iter()
-            .map(|asked| asked.text)
+            .map(|step_match| step_match.text)
             .collect()
     }
 

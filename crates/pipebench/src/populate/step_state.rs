@@ -61,13 +61,13 @@ impl StepState {
     }
 
     /// Returns the matches of a step on values that earlier steps wrote.
-    pub(super) fn asked(&self, step: &TraversalStep, registers: &Registers) -> Vec<String> {
+    pub(super) fn match_items(&self, step: &TraversalStep, registers: &Registers) -> Vec<String> {
         let names = step.matches.iter().filter_map(|field| registers.name(field));
-        let asked = names.filter_map(|name| {
+        let items = names.filter_map(|name| {
             let value = self.values.get(&name)?;
             Some(format!("{name}={value:#x}"))
         });
-        asked.collect()
+        items.collect()
     }
 
     /// Applies the writes of a step; returns the actions that write.
@@ -75,9 +75,9 @@ impl StepState {
         &mut self,
         step: &TraversalStep,
         registers: &Registers,
-        asked: &str,
+        match_text: &str,
     ) -> String {
-        let value = 1 + number_of(asked) % DISTINCT_VALUES;
+        let value = 1 + number_of(match_text) % DISTINCT_VALUES;
         let mut actions = String::new();
         for field in &step.set {
             if let Some(name) = registers.name(field) {

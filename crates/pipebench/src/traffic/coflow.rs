@@ -239,8 +239,8 @@ impl Maker<'_> {
 
     /// Returns the error of a trace with too few flows.
     fn too_few(&self) -> TrafficError {
-        let asked = usize::try_from(self.wanted).unwrap_or(usize::MAX);
-        TrafficError::TooFewFlows { found: self.seen.len(), asked }
+        let wanted = usize::try_from(self.wanted).unwrap_or(usize::MAX);
+        TrafficError::TooFewFlows { found: self.seen.len(), wanted }
     }
 }
 

@@ -230,7 +230,7 @@ impl FlowSource {
             }
         }
         if flows.len() < count {
-            return Err(TrafficError::TooFewFlows { found: flows.len(), asked: count });
+            return Err(TrafficError::TooFewFlows { found: flows.len(), wanted: count });
         }
         Ok(flows)
     }
@@ -390,7 +390,7 @@ mod tests {
         let source = FlowSource { classes: vec![class(vec![macs, addresses])] };
         assert_eq!(sample_flows(&source, 400, Locality::Low).unwrap().len(), 400);
         let error = sample_flows(&source, 401, Locality::Low).unwrap_err();
-        assert_eq!(error, TrafficError::TooFewFlows { found: 400, asked: 401 });
+        assert_eq!(error, TrafficError::TooFewFlows { found: 400, wanted: 401 });
     }
 
     /// Two rules give two pairs of addresses and two ports: four flows, and no fifth.

@@ -38,9 +38,12 @@ impl WorkloadSource {
             let output = 2 + index % OUTPUTS;
             let base = BaseRule { filter: *filter, eth_src: 0, eth_dst: 0 };
             let matches = step_matches(&fields, &base, &OtherMatches::default());
-            rules.extend(matches.into_iter().map(|asked| RuleLine {
+            rules.extend(matches.into_iter().map(|step_match| RuleLine {
                 table: 0,
-                text: format!("table=0,priority={priority},{},actions=output:{output}", asked.text),
+                text: format!(
+                    "table=0,priority={priority},{},actions=output:{output}",
+                    step_match.text
+                ),
             }));
             if rules.len() > RULES_MAX {
                 return Err(WorkloadError::TooManyRules { max: RULES_MAX });

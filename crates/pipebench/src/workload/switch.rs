@@ -38,23 +38,31 @@ impl WorkloadSource {
         let dump = SwitchDump::read(text)?;
         let line = |(table, text)| RuleLine { table, text };
         let rules = dump.lines().map(line).collect();
-        let matches: Vec<&Match> =
-            dump.rules().iter().map(|rule| &rule.matching).filter(|asked| is_ipv4(asked)).collect();
+        let matches: Vec<&Match> = dump
+            .rules()
+            .iter()
+            .map(|rule| &rule.matching)
+            .filter(|matching| is_ipv4(matching))
+            .collect();
         let groups: Vec<FieldGroup> = GROUPS.iter().map(|group| values(&matches, group)).collect();
         let groups: Vec<FieldGroup> =
             groups.into_iter().filter(|group| !group.is_empty()).collect();
-        let class = |(text, asked): (&str, &Match)| {
-            let own = matched_values(asked)?;
+        let class = |(text, matching): (&str, &Match)| {
+            let own = matched_values(matching)?;
             let mut groups = groups.clone();
             // The last value of a field wins, so the group of the rule itself comes last.
             groups.push(FieldGroup::new([own]));
-            let key = asked.key();
-            let in_port =
-                if asked.mask().field(FieldId::InPort) == 0 { 1 } else { key.in_port().number() };
+            let key = matching.key();
+            let in_port = if matching.mask().field(FieldId::InPort) == 0 {
+                1
+            } else {
+                key.in_port().number()
+            };
             let (low, high) = CLIENT_PORTS;
             let client = vec![Span { field: FieldId::TcpSrc, low, high }];
             let in_port = PortNo::new(in_port);
-            let name = text.split_once(" actions=").map_or(text, |(asked, _)| asked).to_owned();
+            let name =
+                text.split_once(" actions=").map_or(text, |(matching, _)| matching).to_owned();
             Some(FlowClass { name, in_port, groups, rest: FieldGroup::new([client]) })
         };
         let classes = dump.first_table().filter_map(class).collect();
@@ -68,25 +76,25 @@ impl WorkloadSource {
 }
 
 /// Returns whether an IPv4 packet can match.
-fn is_ipv4(asked: &Match) -> bool {
-    asked.mask().field(FieldId::EthType) == 0 || asked.key().field(FieldId::EthType) == IPV4
+fn is_ipv4(matching: &Match) -> bool {
+    matching.mask().field(FieldId::EthType) == 0 || matching.key().field(FieldId::EthType) == IPV4
 }
 
 /// Returns the header values that a rule of the first table matches.
 ///
 /// Returns `None` if no packet of a workload can match, or if the rule matches all packets.
-fn matched_values(asked: &Match) -> Option<Tuple> {
+fn matched_values(matching: &Match) -> Option<Tuple> {
     let mut known = FlowMask::default();
     for field in GROUPS.iter().copied().flatten().chain(OTHER_FIELDS) {
         known.add_field(*field);
     }
     let mut mask = FlowMask::default();
-    mask.add_sparse(asked.mask());
-    if mask.is_empty() || !mask.is_subset_of(&known) || !is_ipv4(asked) {
+    mask.add_sparse(matching.mask());
+    if mask.is_empty() || !mask.is_subset_of(&known) || !is_ipv4(matching) {
         return None;
     }
     let fields = GROUPS.iter().copied().flatten().chain([&FieldId::VlanTci]);
-    let mut own: Tuple = fields.filter_map(|field| span(asked, *field)).collect();
+    let mut own: Tuple = fields.filter_map(|field| span(matching, *field)).collect();
     let is_tagged = |span: &&Span| span.field == FieldId::VlanTci && span.low & TAG_PRESENT != 0;
     if own.iter().any(|span| is_tagged(&span)) {
         own.push(Span { field: FieldId::VlanTpid, low: TAG, high: TAG });
@@ -96,8 +104,8 @@ fn matched_values(asked: &Match) -> Option<Tuple> {
 
 /// Returns the values of `fields` that rules match.
 fn values(matches: &[&Match], fields: &[FieldId]) -> FieldGroup {
-    let of = |asked: &&Match| -> Tuple {
-        fields.iter().filter_map(|field| span(asked, *field)).collect()
+    let of = |matching: &&Match| -> Tuple {
+        fields.iter().filter_map(|field| span(matching, *field)).collect()
     };
     FieldGroup::new(matches.iter().map(of).filter(|tuple| !tuple.is_empty()))
 }
@@ -105,9 +113,9 @@ fn values(matches: &[&Match], fields: &[FieldId]) -> FieldGroup {
 /// Returns the values of a field that a match accepts.
 ///
 /// For a prefix, returns all its values; for any other mask, only the lowest value.
-fn span(asked: &Match, field: FieldId) -> Option<Span> {
-    let mask = asked.mask().field(field);
-    let low = asked.key().field(field) & mask;
+fn span(matching: &Match, field: FieldId) -> Option<Span> {
+    let mask = matching.mask().field(field);
+    let low = matching.key().field(field) & mask;
     let open = field.value_max() & !mask;
     let is_prefix = open & open.wrapping_add(1) == 0;
     let high = if is_prefix { low | open } else { low };

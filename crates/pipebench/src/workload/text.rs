@@ -20,8 +20,8 @@ impl RuleLine {
     /// Returns the rule without its actions, for `delete_strict`.
     #[must_use]
     pub fn strict_match(&self) -> &str {
-        let asked = self.text.split("actions=").next().unwrap_or_default();
-        asked.trim_end_matches([',', ' '])
+        let matching = self.text.split("actions=").next().unwrap_or_default();
+        matching.trim_end_matches([',', ' '])
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct DrainingDevice<T> {
     /// Removals to submit after the operations in `under_way`.
     removals: Vec<(Ticket, Operation)>,
     /// Removals that were submitted and not acknowledged.
-    asked: BTreeMap<Ticket, LtmIndex>,
+    submitted: BTreeMap<Ticket, LtmIndex>,
     /// Entries that the device may hold.
     held: BTreeSet<LtmIndex>,
     /// Time at which the device is abandoned.
@@ -48,8 +48,8 @@ impl<T: OffloadDevice> DrainingDevice<T> {
     ) -> Self {
         let removals = held.iter().zip((0..).map(Ticket)).map(|(entry, ticket)| (*entry, ticket));
         let removals = removals.map(|(entry, ticket)| (ticket, Operation::Remove { entry }));
-        let (removals, asked) = (removals.collect(), BTreeMap::new());
-        Self { device, is_connected, under_way, removals, asked, held, until }
+        let (removals, submitted) = (removals.collect(), BTreeMap::new());
+        Self { device, is_connected, under_way, removals, submitted, held, until }
     }
 
     /// Continues to remove entries; returns whether removals are left and time remains.
@@ -60,7 +60,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         if self.is_connected && self.under_way.is_empty() && !self.removals.is_empty() {
             self.request_removals();
         }
-        let is_over = self.removals.is_empty() && self.asked.is_empty();
+        let is_over = self.removals.is_empty() && self.submitted.is_empty();
         !is_over && now < self.until
     }
 
@@ -70,7 +70,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
                 if self.under_way.remove(&ticket) {
                     return;
                 }
-                let Some(entry) = self.asked.remove(&ticket) else { return };
+                let Some(entry) = self.submitted.remove(&ticket) else { return };
                 if is_gone(&result) {
                     self.held.remove(&entry);
                 } else if matches!(result, Err(OffloadError::Lost(_))) {
@@ -89,11 +89,11 @@ impl<T: OffloadDevice> DrainingDevice<T> {
             Operation::Remove { entry } => Some((*ticket, *entry)),
             Operation::Insert { .. } | Operation::Modify { .. } | Operation::Count { .. } => None,
         };
-        let asked: Vec<(Ticket, LtmIndex)> = self.removals.iter().filter_map(removal).collect();
+        let submitted: Vec<(Ticket, LtmIndex)> = self.removals.iter().filter_map(removal).collect();
         // If the device was lost, its next poll reports that.
         let _ = self.device.submit(&mut self.removals);
-        let taken = asked.len() - self.removals.len();
-        self.asked.extend(asked.into_iter().take(taken));
+        let taken = submitted.len() - self.removals.len();
+        self.submitted.extend(submitted.into_iter().take(taken));
     }
 
     /// Drops the device and logs the number of entries that could not be removed.

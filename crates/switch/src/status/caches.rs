@@ -164,9 +164,9 @@ impl CacheStatus {
         let sum = |field: fn(&ThreadCounters) -> u64| -> u64 {
             plane.counters().iter().map(|counters| field(counters)).sum()
         };
-        let asked = sum(|c| c.megaflow.hits.get() + c.megaflow.misses.get());
+        let lookups = sum(|c| c.megaflow.hits.get() + c.megaflow.misses.get());
         #[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
-        let probes = sum(|c| c.probes.get()) as f64 / asked.max(1) as f64;
+        let probes = sum(|c| c.probes.get()) as f64 / lookups.max(1) as f64;
         let threads = GigaflowStatus::of_threads(plane.counters(), config);
         let mut set_up = Histogram::default();
         plane.counters().iter().for_each(|own| set_up.add_all(&own.set_up));

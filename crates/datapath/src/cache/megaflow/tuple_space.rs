@@ -174,11 +174,11 @@ impl MegaflowCache {
                 break;
             }
             let subtable = &mut self.subtables[number as usize];
-            let asked = missing.count;
+            let packets_count = missing.count;
             subtable.find_burst(&self.hasher, keys, missing, |position, entry, row| {
                 is_hit(position, entry, RowAddress { subtable: number, row })
             });
-            probes += asked;
+            probes += packets_count;
         }
         #[expect(
             clippy::cast_possible_truncation,

@@ -128,8 +128,8 @@ impl NumberedRules {
     /// Returns whether a rule matches a packet in the form of a row.
     pub(super) fn matches(&self, number: u32, state: &[u64]) -> bool {
         self.get(number).is_some_and(|rule| {
-            let mut asked = rule.matching.mask().iter().zip(rule.matching.value());
-            asked.all(|((index, bits), value)| word(state, index) & bits == *value)
+            let mut matched_words = rule.matching.mask().iter().zip(rule.matching.value());
+            matched_words.all(|((index, bits), value)| word(state, index) & bits == *value)
         })
     }
 

@@ -156,7 +156,7 @@ impl StandardMatch {
 
     /// Returns the match that the fields with their prerequisites mean.
     fn to_match(self) -> Match {
-        let mut built = AskedFields::default();
+        let mut built = MatchedFields::default();
         if self.is_matched(wildcard::IN_PORT) {
             built.set(FieldId::InPort, port_no::widen(self.in_port).number().into());
         }
@@ -187,7 +187,7 @@ impl StandardMatch {
         Match::new(&built.key, &built.mask)
     }
 
-    fn add_tag(&self, built: &mut AskedFields) {
+    fn add_tag(&self, built: &mut MatchedFields) {
         if self.is_matched(wildcard::DL_VLAN) {
             if self.dl_vlan == VLAN_NONE {
                 // A packet without a tag has no priority, so the priority is ignored.
@@ -201,7 +201,7 @@ impl StandardMatch {
         }
     }
 
-    fn add_addresses(&self, built: &mut AskedFields, [source, destination]: [FieldId; 2]) {
+    fn add_addresses(&self, built: &mut MatchedFields, [source, destination]: [FieldId; 2]) {
         let mask = |shift: u32| {
             let bits = self.wildcards >> shift & 0x3f;
             u32::MAX.checked_shl(bits).unwrap_or(0)
@@ -210,7 +210,7 @@ impl StandardMatch {
         built.add(destination, self.nw_dst.into(), mask(wildcard::NW_DST_SHIFT).into());
     }
 
-    fn add_protocol(&self, built: &mut AskedFields) {
+    fn add_protocol(&self, built: &mut MatchedFields) {
         if self.is_matched(wildcard::NW_TOS) {
             built.set(FieldId::IpDscp, u128::from(self.nw_tos >> 2));
         }
@@ -219,9 +219,9 @@ impl StandardMatch {
         }
         built.set(FieldId::IpProto, self.nw_proto.into());
         let Some(ports) = transport_fields(self.dl_type, self.nw_proto) else { return };
-        let asked = [wildcard::TP_SRC, wildcard::TP_DST];
+        let bits = [wildcard::TP_SRC, wildcard::TP_DST];
         for ((field, wildcard), value) in
-            ports.into_iter().zip(asked).zip([self.tp_src, self.tp_dst])
+            ports.into_iter().zip(bits).zip([self.tp_src, self.tp_dst])
         {
             if self.is_matched(wildcard) {
                 // The upper byte of an ICMP type or code is ignored.
@@ -280,8 +280,8 @@ impl StandardMatch {
     }
 
     fn take_tag(&mut self, key: &FlowKey, mask: &FlowMask) {
-        let (tci, asked) = (key.field(FieldId::VlanTci), mask.field(FieldId::VlanTci));
-        if asked & VLAN_PRESENT == 0 {
+        let (tci, tci_mask) = (key.field(FieldId::VlanTci), mask.field(FieldId::VlanTci));
+        if tci_mask & VLAN_PRESENT == 0 {
             return;
         }
         if tci & VLAN_PRESENT == 0 {
@@ -290,11 +290,11 @@ impl StandardMatch {
             self.dl_vlan = VLAN_NONE;
             return;
         }
-        if asked & 0xfff == 0xfff {
+        if tci_mask & 0xfff == 0xfff {
             self.wildcards &= !wildcard::DL_VLAN;
             self.dl_vlan = low_u16(tci & 0xfff);
         }
-        if asked >> 13 & 7 == 7 {
+        if tci_mask >> 13 & 7 == 7 {
             self.wildcards &= !wildcard::DL_VLAN_PCP;
             self.dl_vlan_pcp = low_u8(tci >> 13 & 7);
         }
@@ -316,12 +316,12 @@ impl StandardMatch {
 
 /// A key and the bits that a match asks for.
 #[derive(Default)]
-struct AskedFields {
+struct MatchedFields {
     key: FlowKey,
     mask: FlowMask,
 }
 
-impl AskedFields {
+impl MatchedFields {
     /// Adds some bits of a field.
     fn add(&mut self, field: FieldId, value: u128, bits: u128) {
         self.key.set_field_masked(field, value & bits, bits);
