@@ -108,7 +108,7 @@ pub enum SampledEgress {
 
 /// The output ports of a sampled packet, and its VLAN tag at the first port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SampledFate {
+pub(crate) struct SampledOutcome {
     pub(crate) egress: SampledEgress,
     pub(crate) vlan_out: Option<u16>,
 }
@@ -167,11 +167,11 @@ impl PacketSampler {
     }
 
     /// Puts a sample of a packet into the ring, which must have room.
-    pub(crate) fn push(&mut self, packet: &Packet, vlan_in: Option<u16>, fate: SampledFate) {
+    pub(crate) fn push(&mut self, packet: &Packet, vlan_in: Option<u16>, outcome: SampledOutcome) {
         let sample = SampledPacket {
-            egress: fate.egress,
+            egress: outcome.egress,
             vlan_in,
-            vlan_out: fate.vlan_out,
+            vlan_out: outcome.vlan_out,
             ..SampledPacket::of(packet, self.header_length)
         };
         let pushed = self.packets.push(sample);
@@ -331,11 +331,11 @@ mod tests {
         let (mut sampler, mut receiver) = sampler(1, 7);
         let port = DatapathPort::new(7);
         let packet = Pool::new().take(100, port).unwrap();
-        let fate = SampledFate { egress: SampledEgress::Dropped, vlan_out: None };
+        let outcome = SampledOutcome { egress: SampledEgress::Dropped, vlan_out: None };
         for _ in 0..SAMPLES_MAX + 3 {
             sampler.count(1);
             if sampler.has_room() {
-                sampler.push(&packet, Some(0x1005), fate);
+                sampler.push(&packet, Some(0x1005), outcome);
             }
         }
         assert_eq!((receiver.len(), receiver.dropped()), (SAMPLES_MAX, 3));

@@ -129,10 +129,10 @@ async fn watch_ports(control: &ControlPlane) {
         structure.ports().check(&scope).await;
         structure.follow_link_speeds().await;
         if let Some(changed) = changed {
-            let is_meant = |port: &BridgePort| {
+            let is_selected = |port: &BridgePort| {
                 port.device.is_some_and(|device| changed.contains(device.index))
             };
-            structure.ports().check_users(is_meant).await;
+            structure.ports().check_users(is_selected).await;
         }
     }
 }

@@ -148,7 +148,7 @@ fn set_egress<'a>(
     if cache.is_egress_of_other(flow, packet.decision) {
         let mut scan = EgressScan::new(packet.ingress);
         scan.read(actions, &mut packet.key.clone());
-        cache.set_egress(flow, scan.fate().egress, packet.decision);
+        cache.set_egress(flow, scan.outcome().egress, packet.decision);
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) struct RxPorts {
     queued: usize,
     /// Indices of receive queues with frames that are not reported as finished.
     unfinished: Vec<u32>,
-    /// Indices of receive queues with frames of which the time is not counted.
+    /// Indices of receive queues with frames, for which no time is counted yet.
     pub(super) loaded: Vec<u32>,
     /// Number of receive queues that wait for their release.
     pub(super) releasing: usize,

@@ -64,10 +64,10 @@ impl RxPorts {
         now: Time,
         reply: Reply<Option<ReleasedReceiver>>,
     ) {
-        let is_meant = |own: &RxPort| {
+        let is_selected = |own: &RxPort| {
             own.port == port && own.number_in_port == number && own.state == RxState::Open
         };
-        let Some(index) = self.list.iter().position(is_meant) else {
+        let Some(index) = self.list.iter().position(is_selected) else {
             reply(None);
             return;
         };

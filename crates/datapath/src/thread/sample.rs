@@ -9,7 +9,7 @@ use shunt_flow::{FieldId, FlowKey};
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
 
 use super::PacketThread;
-use crate::sample::{PacketSampler, SampleUse, SampledEgress, SampledFate};
+use crate::sample::{PacketSampler, SampleUse, SampledEgress, SampledOutcome};
 
 /// The cache lookup of a burst before it is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +53,15 @@ impl PacketThread {
         while let Some(position) = self.samplers[place].1.next_position(from, count) {
             from = position + 1;
             if self.samplers[place].1.has_room() {
-                let fate = self.fate_of(position, lookup);
+                let outcome = self.outcome_of(position, lookup);
                 let vlan_in = outermost_tci(&self.batch.keys[position]);
-                self.samplers[place].1.push(&self.batch.packets[position], vlan_in, fate);
+                self.samplers[place].1.push(&self.batch.packets[position], vlan_in, outcome);
             }
         }
     }
 
     /// Returns the output ports and the output VLAN tag of a packet of the burst.
-    fn fate_of(&mut self, position: usize, lookup: BurstLookup) -> SampledFate {
+    fn outcome_of(&mut self, position: usize, lookup: BurstLookup) -> SampledOutcome {
         let (key, hits) = (&self.batch.keys[position], &self.batch.hits[position]);
         let mut scan = EgressScan::new(self.batch.packets[position].ingress);
         if lookup == BurstLookup::Done && !hits.is_miss() {
@@ -75,7 +75,7 @@ impl PacketThread {
         } else {
             scan.is_undecided = true;
         }
-        scan.fate()
+        scan.outcome()
     }
 }
 
@@ -136,7 +136,7 @@ impl EgressScan {
     }
 
     /// Returns the output ports of the packet, and its VLAN tag at the first port.
-    pub(super) fn fate(&self) -> SampledFate {
+    pub(super) fn outcome(&self) -> SampledOutcome {
         let egress = match (self.first, self.ports_count) {
             _ if self.is_undecided => SampledEgress::Unknown,
             (Some((port, _)), 1) => SampledEgress::Port(port),
@@ -144,7 +144,7 @@ impl EgressScan {
             (None, _) if self.is_punted => SampledEgress::Controller,
             (None, _) => SampledEgress::Dropped,
         };
-        SampledFate { egress, vlan_out: self.first.and_then(|(_, tci)| tci) }
+        SampledOutcome { egress, vlan_out: self.first.and_then(|(_, tci)| tci) }
     }
 }
 
@@ -172,12 +172,12 @@ mod tests {
         }
     }
 
-    fn fate(actions: &[DatapathAction]) -> (SampledEgress, Option<u16>) {
+    fn outcome(actions: &[DatapathAction]) -> (SampledEgress, Option<u16>) {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::VlanTci, 0x1005);
         let mut scan = EgressScan::new(INGRESS);
         scan.read(actions.iter(), &mut key);
-        let SampledFate { egress, vlan_out } = scan.fate();
+        let SampledOutcome { egress, vlan_out } = scan.outcome();
         (egress, vlan_out)
     }
 
@@ -185,19 +185,23 @@ mod tests {
     fn a_sample_has_the_ports_that_get_packets() {
         let tag = Some(0x1005);
         let port = |port| SampledEgress::Port(DatapathPort::new(port));
-        assert_eq!(fate(&[]), (SampledEgress::Dropped, None));
-        assert_eq!(fate(&[output(1)]), (SampledEgress::Dropped, None), "not to its ingress port");
-        assert_eq!(fate(&[output(2)]), (port(2), tag));
-        assert_eq!(fate(&[output(2), output(1), output(3)]), (SampledEgress::Ports(2), tag));
+        assert_eq!(outcome(&[]), (SampledEgress::Dropped, None));
+        assert_eq!(
+            outcome(&[output(1)]),
+            (SampledEgress::Dropped, None),
+            "not to its ingress port"
+        );
+        assert_eq!(outcome(&[output(2)]), (port(2), tag));
+        assert_eq!(outcome(&[output(2), output(1), output(3)]), (SampledEgress::Ports(2), tag));
         let back = DatapathAction::OutputIngress { queue: QueueId::DEFAULT, max_len: None };
-        assert_eq!(fate(&[DatapathAction::PopVlan, back]), (port(1), None));
+        assert_eq!(outcome(&[DatapathAction::PopVlan, back]), (port(1), None));
         let push = DatapathAction::PushVlan { tpid: 0x8100, tci: 0x7009 };
-        assert_eq!(fate(&[push.clone(), output(3)]), (port(3), Some(0x7009)));
+        assert_eq!(outcome(&[push.clone(), output(3)]), (port(3), Some(0x7009)));
         let copy = DatapathAction::Copy([push, output(2)].into());
-        assert_eq!(fate(std::slice::from_ref(&copy)), (port(2), Some(0x7009)));
+        assert_eq!(outcome(std::slice::from_ref(&copy)), (port(2), Some(0x7009)));
         // Only the copy loses its tag.
         let both = [DatapathAction::Copy([DatapathAction::PopVlan].into()), output(4)];
-        assert_eq!(fate(&both), (port(4), tag));
-        assert_eq!(fate(&[copy, output(3)]), (SampledEgress::Ports(2), Some(0x7009)));
+        assert_eq!(outcome(&both), (port(4), tag));
+        assert_eq!(outcome(&[copy, output(3)]), (SampledEgress::Ports(2), Some(0x7009)));
     }
 }

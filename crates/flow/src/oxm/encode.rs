@@ -39,14 +39,14 @@ fn encode(matching: &Match, numbers: NumberPreference, out: &mut Vec<u8>) {
     let is_standard = numbers == NumberPreference::Standard && has_standard_vlan(&key, &mask);
     let options = key.tunnel_options();
     for field in ORDER.iter().copied() {
-        let speaks = match field {
+        let is_encoded = match field {
             FieldId::VlanTci => !is_standard,
             FieldId::VlanVid | FieldId::VlanPcp => is_standard,
             _ => prerequisite::is_met(field, &key, &mask),
         };
         let bits = mask.field(field);
         let is_present = field.tunnel_option().is_some_and(|option| options >> option & 1 == 1);
-        if speaks && (bits != 0 || is_present) {
+        if is_encoded && (bits != 0 || is_present) {
             match numbers {
                 NumberPreference::Standard => {
                     encode_field(field, key.field(field), Some(bits), out);

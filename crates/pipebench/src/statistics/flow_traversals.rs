@@ -175,14 +175,14 @@ impl FlowTraversals {
             );
             rows.push(row.against(even, "even"));
             if let Some(table_ids) = &class.table_ids {
-                let is_meant = |path: &[TableId]| {
+                let is_intended = |path: &[TableId]| {
                     path.iter().map(|id| id.number()).eq(table_ids.iter().copied())
                 };
-                let meant = traversals().filter(|((_, path), _)| is_meant(path));
-                let meant = share(meant.map(|(_, count)| count).sum(), flows);
+                let intended = traversals().filter(|((_, path), _)| is_intended(path));
+                let intended = share(intended.map(|(_, count)| count).sum(), flows);
                 let row = StatisticRow::new(
                     format!("flows of {0} with the traversal of {0}", class.name),
-                    meant,
+                    intended,
                     "%",
                 );
                 rows.push(row.against(100.0, "the pipeline"));

@@ -292,7 +292,7 @@ impl NetworkModel {
             FlowModCommand::Add => self.add(id, tables, request, now),
             FlowModCommand::Modify | FlowModCommand::ModifyStrict => modify(tables, request, now),
             FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
-                tables.rules.retain(|rule| !is_meant(rule, request));
+                tables.rules.retain(|rule| !is_selected(rule, request));
                 Ok(())
             }
         }
@@ -390,12 +390,12 @@ fn modify(tables: &mut Tables, request: &FlowMod, now: Time) -> Result<(), FlowM
     }
     let rules = &mut tables.rules;
     rules.sort_by_key(|rule| (rule.table, rule.id));
-    for rule in rules.iter().filter(|rule| is_meant(rule, request)) {
+    for rule in rules.iter().filter(|rule| is_selected(rule, request)) {
         leads_up(request, rule.table)?;
     }
     tables.check(&request.instructions)?;
     let rules = &mut tables.rules;
-    for rule in rules.iter_mut().filter(|rule| is_meant(rule, request)) {
+    for rule in rules.iter_mut().filter(|rule| is_selected(rule, request)) {
         *rule = Arc::new(revision_of(rule, &request.instructions, now));
     }
     Ok(())
@@ -454,7 +454,8 @@ fn remove_orphans(rules: &mut Vec<Arc<Rule>>, mut before: BTreeSet<(TableId, Coo
     }
 }
 
-fn is_meant(rule: &Rule, request: &FlowMod) -> bool {
+/// Returns whether a modify or delete command selects a rule.
+fn is_selected(rule: &Rule, request: &FlowMod) -> bool {
     let by_match = match request.command {
         FlowModCommand::Modify | FlowModCommand::Delete => {
             rule.matching.is_within(&request.matching)

@@ -32,11 +32,11 @@ fn text_of_bonds(
     let bridges = methods.switch.bridges().into_iter();
     let mut bonds: Vec<_> = bridges.flat_map(|bridge| bridge.bonds).collect();
     bonds.sort_by(|one, other| one.options.name.cmp(&other.options.name));
-    let is_meant =
+    let is_selected =
         |bond: &&BondStatus| arguments.first().is_none_or(|name| bond.options.name == *name);
     let texts: Vec<_> = bonds
         .iter()
-        .filter(is_meant)
+        .filter(is_selected)
         .filter_map(|bond| Some(text(bond, bond.lacp_status.as_ref()?)))
         .collect();
     match texts.is_empty() && !arguments.is_empty() {

@@ -101,7 +101,7 @@ impl Walker<'_> {
         ports.sort_by_key(|port| port.number);
         let below = self.id_below(vlan);
         for port in ports {
-            let is_meant = match known {
+            let is_selected = match known {
                 Some(number) => {
                     own.first_member(number) == own.first_member(port.number) && !is_here(&number)
                 }
@@ -113,7 +113,7 @@ impl Walker<'_> {
             };
             let is_isolated = port.is_protected && entry.is_some_and(|entry| entry.is_protected);
             let id = self.id_on_port(&port, vlan);
-            if is_meant && !is_isolated && !self.has_exited && self.is_sender(&port, id) {
+            if is_selected && !is_isolated && !self.has_exited && self.is_sender(&port, id) {
                 self.send_in_vlan(&port, vlan, None)?;
             }
         }

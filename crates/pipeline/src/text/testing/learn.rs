@@ -90,7 +90,9 @@ fn asked_bits(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
         .prop_filter("a whole value", move |(_, mask)| *mask == field.value_max())
         .prop_map(move |(value, _)| value & target.bits());
     let port = any::<u32>()
-        .prop_filter("a name in 16 bits", |port| PortNo::widened(*port).number() == *port)
+        .prop_filter("a port number with a form of 16 bits", |port| {
+            PortNo::widened(*port).number() == *port
+        })
         .prop_map(move |port| u128::from(port) & target.bits());
     let value = match (is_whole, is_port) {
         (true, true) => port.boxed(),

@@ -217,14 +217,14 @@ impl PortAttacher {
     }
 
     /// Warns of new users, other than the switch, of the devices of selected ports.
-    pub(crate) async fn check_users(&self, is_meant: impl Fn(&BridgePort) -> bool) {
+    pub(crate) async fn check_users(&self, is_selected: impl Fn(&BridgePort) -> bool) {
         let devices = {
             let bridges = self.bridges.lock();
             let ports = bridges
                 .iter()
                 .flat_map(|bridge| bridge.ports.values().map(move |port| (bridge.id, port)));
-            let meant = ports.filter(|(_, port)| is_meant(port));
-            meant.filter_map(|(bridge, port)| UsedDevice::of(bridge, port)).collect()
+            let selected = ports.filter(|(_, port)| is_selected(port));
+            selected.filter_map(|(bridge, port)| UsedDevice::of(bridge, port)).collect()
         };
         self.read_users(devices).await;
     }
