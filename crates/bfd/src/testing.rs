@@ -104,7 +104,7 @@ fn check_poll(session: &mut BfdSession, settings: BfdSettings, received: u64, no
     assert!(!status.forwarding || is_up || settings.forwarding_if_rx, "{status:?}");
     let deadline = session.next_deadline(now);
     assert!(deadline.is_none_or(|deadline| deadline > now), "{deadline:?} at {now:?}");
-    assert_eq!(session.poll(received, now).packet, None, "a second packet at once");
+    assert_eq!(session.poll(received, now).packet, None, "no second packet is due at once");
 }
 
 /// Returns the settings that an octet describes.

@@ -415,7 +415,7 @@ pub struct PortTraffic {
 
 const _: () = assert!(
     size_of::<PortTraffic>() == 128,
-    "a port has one for each packet thread, so it is kept small"
+    "a port has these counters once for each packet thread, so they are small"
 );
 
 /// The measured load of a receive queue.

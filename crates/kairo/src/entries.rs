@@ -25,7 +25,7 @@ struct SlotOwner {
 
 const _: () = assert!(
     size_of::<SlotOwner>() == 16,
-    "an eviction reads this for each entry, so it is kept small"
+    "an eviction reads the owner of each entry's slot, so it is small"
 );
 
 /// All entries of an engine, watched or retired.

@@ -58,7 +58,10 @@ pub fn fuzz_lacp(data: &[u8]) {
         for (member, link) in (0..).map(MemberId).zip(is_up) {
             let frames = sent.iter().filter(|(sender, _)| *sender == member).count();
             assert!(frames <= FRAMES_PER_SECOND, "{member:?} sent {frames} in a second");
-            assert!(link || !aggregator.mux(member).is_attached(), "{member:?} has no link");
+            assert!(
+                link || !aggregator.mux(member).is_attached(),
+                "{member:?} is attached without a link"
+            );
         }
         let deadline = aggregator.next_deadline();
         assert!(deadline.is_none_or(|deadline| deadline > now), "{deadline:?} at {now:?}");

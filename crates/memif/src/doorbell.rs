@@ -115,7 +115,10 @@ mod models {
             set_interrupts(&*words, true);
             let is_seen = words.load(RingWord::Head) == 1;
             sender.join().unwrap();
-            assert!(is_seen || is_notified.load(Acquire), "the receiver would sleep for ever");
+            assert!(
+                is_seen || is_notified.load(Acquire),
+                "the receiver sees the frame or is notified"
+            );
         });
     }
 }

@@ -61,7 +61,7 @@ pub fn fuzz_messages(data: &[u8]) {
     while let Some(message) = second.try_next() {
         last = Some(check_message(&message));
     }
-    let echo = last.expect("another client is unharmed");
+    let echo = last.expect("another client still gets replies");
     assert_eq!(echo.get("id"), Some(&Value::from(0)));
 }
 
@@ -80,10 +80,10 @@ pub fn fuzz_replies(data: &[u8]) {
     let mut session = ReplicaSession::new(Arc::new(client_config()));
     session.connected();
     for request in session.take_outgoing().into_iter().take(usize::from(*replies % 4)) {
-        session.receive(reply_to(&request)).expect("the reply is right");
+        session.receive(reply_to(&request)).expect("the client accepts a valid reply");
     }
     for request in session.take_outgoing().into_iter().take(usize::from(*replies / 4 % 2)) {
-        session.receive(reply_to(&request)).expect("the reply is right");
+        session.receive(reply_to(&request)).expect("the client accepts a valid reply");
     }
     let mut framer = JsonFramer::new(1 << 16);
     framer.push(stream);
@@ -112,7 +112,7 @@ pub fn fuzz_replies(data: &[u8]) {
     session.connected();
     for _ in 0..2 {
         for request in session.take_outgoing() {
-            session.receive(reply_to(&request)).expect("the reply is right");
+            session.receive(reply_to(&request)).expect("the client accepts a valid reply");
         }
     }
     let state = session.state();

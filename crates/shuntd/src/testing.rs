@@ -61,7 +61,8 @@ pub fn fuzz_rpc(data: &[u8]) {
 }
 
 fn check_config(config: &Config) {
-    let written = toml::to_string(config).expect("what TOML said, TOML can say");
+    let written =
+        toml::to_string(config).expect("a configuration from TOML can be written as TOML");
     assert_eq!(toml::from_str::<Config>(&written).as_ref(), Ok(config), "through {written}");
     for bridge in &config.bridges {
         let endpoints = bridge.endpoints().expect("checked");

@@ -42,5 +42,5 @@ pub fn fuzz_offload(data: &[u8]) {
         Ok(()) => assert!(out.iter().all(|made| !made.virtio.needs_checksum)),
         Err(Unsendable::MtuExceeded { .. } | Unsendable::Segment(_)) => assert!(out.is_empty()),
     }
-    assert_eq!(pool.out(), out.len(), "every other buffer is back");
+    assert_eq!(pool.out(), out.len(), "all other buffers are returned");
 }

@@ -176,7 +176,7 @@ mod models {
             let urgent = thread::spawn(move || send(&own, 0));
             let lazy = send(&scheduler, 1);
             let urgent = urgent.join().unwrap();
-            assert!(!(urgent && lazy), "the tokens are those of one packet");
+            assert!(!(urgent && lazy), "the tokens suffice for one packet only");
             let sent = u64::from(urgent) + u64::from(lazy);
             let waiting: u64 =
                 scheduler.waiting.iter().map(|own| own.load(Ordering::Relaxed)).sum();

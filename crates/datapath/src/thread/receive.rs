@@ -280,7 +280,7 @@ impl RxPorts {
     ///
     /// Called between iterations, when the time of the last one is counted.
     pub(super) fn take(&mut self, index: usize) -> RxPort {
-        debug_assert!(self.loaded.is_empty(), "no index is noted between iterations");
+        debug_assert!(self.loaded.is_empty(), "all times are counted between iterations");
         self.next_served = 0;
         self.events.remove(self.list[index].queue.wait_fd());
         self.ready.swap_remove(index);

@@ -127,5 +127,4 @@ fn clear(words: &mut [u64; FLOW_WORDS]) {
     }
 }
 
-const _: () =
-    assert!(word::IN_PORT as usize == HEADER_START, "the first header word is the one of in_port");
+const _: () = assert!(word::IN_PORT as usize == HEADER_START, "the first header word has in_port");

@@ -122,10 +122,12 @@ impl OxmHeader {
         Self { word, experimenter }
     }
 
+    /// Returns the class of the field.
     const fn class(&self) -> u16 {
         (self.word >> 16) as u16
     }
 
+    /// Returns the number of the field in its class.
     const fn number(&self) -> u8 {
         (self.word >> 9 & 0x7f) as u8
     }

@@ -43,7 +43,7 @@ pub fn field_bits(field: FieldId) -> impl Strategy<Value = FieldBits> {
     let value = prop_oneof![any::<u128>(), 0..300_u128, Just(u128::MAX)];
     let bits = (value, mask)
         .prop_map(move |(value, mask)| (value & mask & draft::value_bits(field), mask));
-    bits.prop_filter("some packet has it", move |(value, mask)| {
+    bits.prop_filter("a packet can have this value of the field", move |(value, mask)| {
         draft::is_legal(field, *value, *mask)
     })
 }

@@ -29,7 +29,7 @@ pub(super) struct VisitRef {
 const NO_RULE: u64 = u64::MAX;
 
 const _: () =
-    assert!(size_of::<Option<GroupRow>>() == 24, "each visit has one, so it is kept small");
+    assert!(size_of::<Option<GroupRow>>() == 24, "each visit has a row, so a row is small");
 
 impl GroupRow {
     /// Returns the rows of a visit: one per rule that decided it, or one for a miss.

@@ -251,7 +251,7 @@ fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
         assert_eq!(fixture.engine.stats().errors, 0);
         (evicted, fixture.engine.causes().to_vec(), fixture.engine.stats().overflows)
     };
-    assert_eq!(evict_with(1000, false), (0, Vec::new(), 0), "no entry is of the rules");
+    assert_eq!(evict_with(1000, false), (0, Vec::new(), 0), "no entry depends on the rules");
     let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
     assert_eq!(evict_with(0, false), (4, vec![CauseRun { cause, count: 4 }], 1));
     let (evicted, _, overflows) = evict_with(0, true);

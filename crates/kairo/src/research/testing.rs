@@ -92,7 +92,7 @@ impl FaultTimer {
     /// If the fault is due at this point.
     pub(crate) fn pass_point(&mut self) {
         let away = self.away.take();
-        assert!(away != Some(0), "a fault was asked for");
+        assert!(away != Some(0), "the test has requested a fault at this point");
         self.away = away.map(|away| away - 1);
     }
 }

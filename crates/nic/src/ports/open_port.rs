@@ -33,7 +33,7 @@ pub(crate) struct PortSide {
     tx: Vec<Box<dyn TxQueue>>,
     /// Number of frames that each transmit queue has taken.
     sent: Vec<u64>,
-    /// Number of frames that each receive queue may still have since the drain began.
+    /// Number of frames that each receive queue may still hold from before the drain.
     undrained: Vec<usize>,
     capabilities: Capabilities,
     /// Keeps the device open while its queues are in use.

@@ -314,7 +314,7 @@ impl NicFront {
         P4RuntimeDevice::new(settings, &Handle::current(), move || handle.wake())
     }
 
-    /// Returns the port that the packet threads get for an opened port.
+    /// Returns the port for the packet threads: `port` or a representor of it.
     ///
     /// The port is a representor if the embedded NIC has the port, and otherwise the port of the
     /// bridge itself. The embedded NIC counts the packets that it loses at the port in `losses`.

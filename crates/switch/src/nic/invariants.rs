@@ -328,7 +328,7 @@ impl OffloadFixture {
         }
         for device in &self.replaced {
             let held = device.lock().inner().entries().len();
-            prop_assert_eq!(held, 0, "an abandoned device continues");
+            prop_assert_eq!(held, 0, "an abandoned device keeps no entries");
         }
         Ok(())
     }

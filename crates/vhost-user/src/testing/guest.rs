@@ -193,7 +193,7 @@ impl TestGuest {
         layout: &BufferLayout,
     ) -> bool {
         let bytes = [&header[..], frame].concat();
-        assert_eq!(layout.length(), bytes.len(), "the layout is that of header and frame");
+        assert_eq!(layout.length(), bytes.len(), "the layout has the length of header and frame");
         self.offer(2 * pair + 1, layout, Some(&bytes))
     }
 

@@ -21,7 +21,11 @@ pub fn fuzz_extract(frame: &[u8]) {
         let layers = extract(frame, limit, &mut key);
         let mut other = filled_key(0);
         other.set_in_port(PortNo::new(u32::MAX));
-        assert_eq!(extract(frame, limit, &mut other), layers, "the old key plays no part");
+        assert_eq!(
+            extract(frame, limit, &mut other),
+            layers,
+            "the result does not depend on the old key"
+        );
         assert_eq!(key.words()[HEADER_WORDS], other.words()[HEADER_WORDS]);
         assert!(key.words()[..HEADER_WORDS.start].iter().all(|word| *word == u64::MAX));
         check_layers(&layers, frame.len());
@@ -78,7 +82,7 @@ fn check_tags(frame: &[u8]) {
         assert_eq!(buffer[12..16], [0x81, 0x00, 0x20, 0x05]);
         pop_vlan(&mut buffer);
     }
-    assert_eq!(&buffer[4..], frame, "what was pushed is popped");
+    assert_eq!(&buffer[4..], frame, "a pop undoes the push");
 }
 
 fn check_labels(frame: &[u8], layers: &Layers) {
@@ -89,7 +93,7 @@ fn check_labels(frame: &[u8], layers: &Layers) {
     assert_eq!(buffer[..payload - 2], frame[..payload - 2]);
     assert_eq!(buffer[payload - 2..payload + 4], [0x88, 0x47, 0x00, 0x01, 0x01, 0x40]);
     pop_mpls(&mut buffer, payload, u16::from_be_bytes(before));
-    assert_eq!(&buffer[4..], frame, "what was pushed is popped");
+    assert_eq!(&buffer[4..], frame, "a pop undoes the push");
     // Any value of `payload` is legal.
     for payload in [0, 1, frame.len() + 1, usize::MAX] {
         push_mpls(&mut buffer, payload, MplsHeader { ether_type: 0x8847, entry: 0 });

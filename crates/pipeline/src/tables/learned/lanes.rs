@@ -59,7 +59,7 @@ pub struct CatalogueBox {
 }
 
 const _: () =
-    assert!(size_of::<Option<CatalogueBox>>() == 116, "each rule has one, so it is kept small");
+    assert!(size_of::<Option<CatalogueBox>>() == 116, "each rule has a box, so a box is small");
 
 /// The lanes of an index, as positions in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

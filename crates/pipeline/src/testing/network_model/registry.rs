@@ -149,7 +149,7 @@ fn is_legal(request: &GroupMod) -> Result<(), &'static str> {
         GroupKind::Indirect => weighs_nothing && buckets.len() == 1 && !buckets.iter().any(watches),
         GroupKind::FastFailover => weighs_nothing && buckets.iter().all(watches),
     };
-    if is_legal { Ok(()) } else { Err("the kind does not allow it") }
+    if is_legal { Ok(()) } else { Err("the group type does not allow these buckets") }
 }
 
 /// Returns the meters that packets pass, without the meters of packet-ins.

@@ -186,46 +186,46 @@ impl PacketPasses {
     }
 
     pub(super) fn set_length(&mut self, length: usize) {
-        self.here().length = length;
+        self.current_pass().length = length;
     }
 
     pub(super) fn note_visit(&mut self, place: (BridgeId, TableId), rule: Option<RuleId>) {
-        let pass = self.here();
+        let pass = self.current_pass();
         pass.visited.push(Visited { place, rule, length: pass.length });
     }
 
     pub(super) fn note_choice(&mut self, bridge: BridgeId, group: GroupId, bucket: Option<usize>) {
-        self.here().groups.push((bridge, group, bucket));
+        self.current_pass().groups.push((bridge, group, bucket));
     }
 
     pub(super) fn note_mirror(&mut self, mirror: &str) {
-        self.here().mirrored.push(mirror.to_owned());
+        self.current_pass().mirrored.push(mirror.to_owned());
     }
 
     pub(super) fn add_learned(&mut self, learned: LearnEffect) {
-        let pass = self.here();
+        let pass = self.current_pass();
         if !pass.learned.contains(&learned) {
             pass.learned.push(learned);
         }
     }
 
     pub(super) fn has_learned(&mut self, is: impl Fn(&LearnEffect) -> bool) -> bool {
-        self.here().learned.iter().any(is)
+        self.current_pass().learned.iter().any(is)
     }
 
     pub(super) fn refresh(&mut self, refreshed: Refreshed) {
-        let pass = self.here();
+        let pass = self.current_pass();
         if !pass.refreshed.contains(&refreshed) {
             pass.refreshed.push(refreshed);
         }
     }
 
     pub(super) fn note_meter(&mut self) {
-        self.here().was_metered = true;
+        self.current_pass().was_metered = true;
     }
 
     pub(super) fn emit(&mut self, outcome: Outcome) {
-        self.here().has_emitted = true;
+        self.current_pass().has_emitted = true;
         self.outcomes.push(outcome);
     }
 
@@ -252,7 +252,8 @@ impl PacketPasses {
         effects
     }
 
-    fn here(&mut self) -> &mut PacketPass {
+    /// Returns the current pass of the packet.
+    fn current_pass(&mut self) -> &mut PacketPass {
         &mut self.all[self.current]
     }
 

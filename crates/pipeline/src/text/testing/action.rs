@@ -107,10 +107,13 @@ fn controller() -> impl Strategy<Value = Action> {
     ];
     let numbers = (any::<u16>(), any::<u16>(), option::of(meter_id()), any::<bool>());
     (numbers, select(reasons), vec(any::<u8>(), 0..20))
-        .prop_filter("an output says it", |((_, id, meter, pause), reason, userdata)| {
-            let is_plain = *id == 0 && meter.is_none() && !pause && userdata.is_empty();
-            !is_plain || *reason != PacketInReason::Action
-        })
+        .prop_filter(
+            "the text is not that of a plain output",
+            |((_, id, meter, pause), reason, userdata)| {
+                let is_plain = *id == 0 && meter.is_none() && !pause && userdata.is_empty();
+                !is_plain || *reason != PacketInReason::Action
+            },
+        )
         .prop_map(|((max_len, controller_id, meter, pause), reason, userdata)| {
             let userdata = userdata.into();
             let action =
@@ -175,7 +178,7 @@ fn load() -> impl Strategy<Value = Action> {
 
 fn move_action() -> impl Strategy<Value = Action> {
     let ends = (readable(128), bits(is_writable, 128));
-    ends.prop_filter_map("bits of one width", |(source, target)| {
+    ends.prop_filter_map("source and target have the same width", |(source, target)| {
         let width = source.width.min(target.width);
         let source = Subfield::new(source.field, source.offset, width)?;
         Some(Action::Move { source, target: Subfield::new(target.field, target.offset, width)? })

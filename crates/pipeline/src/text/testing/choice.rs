@@ -45,7 +45,8 @@ pub(super) fn multipath() -> impl Strategy<Value = Action> {
 pub(super) fn bundle() -> impl Strategy<Value = Action> {
     let algorithms = vec![BundleAlgorithm::ActiveBackup, BundleAlgorithm::HighestRandomWeight];
     let member = prop_oneof![single_port(), select(vec![PortNo::ANY, PortNo::NORMAL])];
-    let target = target().prop_filter("a port fits in", |target| target.width >= 16);
+    let target =
+        target().prop_filter("the target has room for a port number", |target| target.width >= 16);
     let choice = (hash_fields(), any::<u16>(), select(algorithms));
     (choice, vec(member, 0..5), option::of(target)).prop_map(
         |((fields, basis, algorithm), members, target)| {

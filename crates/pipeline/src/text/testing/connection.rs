@@ -52,7 +52,7 @@ fn write() -> impl Strategy<Value = Action> {
     let set = fields
         .prop_flat_map(|field| (Just(field), shunt_flow::testing::field_bits(field)))
         .prop_map(|(field, (value, mask))| Action::SetField { field, value, mask });
-    let moved = target().prop_filter_map("bits of a register", |target| {
+    let moved = target().prop_filter_map("the register has bits of this width", |target| {
         let source = Subfield::new(FieldId::Xxreg1, 3, target.width)?;
         Some(Action::Move { source, target })
     });

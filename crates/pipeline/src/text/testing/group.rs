@@ -32,7 +32,8 @@ pub fn any_group_mod() -> impl Strategy<Value = GroupMod> {
 }
 
 fn bucket(kind: GroupKind) -> impl Strategy<Value = Bucket> {
-    let port = single_port().prop_filter("a port of its own", |port| *port <= PortNo::MAX);
+    let port =
+        single_port().prop_filter("the port is not a reserved port", |port| *port <= PortNo::MAX);
     let watch_port = option::of(port).prop_map(|port| port.unwrap_or(PortNo::ANY));
     let watches = (watch_port, option::of(group_id()));
     let watches = watches.prop_filter("fast_failover watches a port", move |(port, group)| {
@@ -54,11 +55,12 @@ fn selection() -> impl Strategy<Value = Selection> {
     let field = select(FieldId::all().filter(is_readable).collect::<Vec<_>>());
     let masked = field.prop_flat_map(|field| (Just(field), field_bits(field)));
     // A mask is printed as a value of its field, and some fields have no text for some values.
-    let legal = masked.prop_filter_map("a mask with a word", |(field, (_, mask))| {
-        let (all, word) = (field.value_max(), format_value(field, mask, field.value_max()));
-        let is_written = mask == all || parse_value(field, &word) == Ok((mask, all));
-        is_written.then_some((field, mask))
-    });
+    let legal =
+        masked.prop_filter_map("the mask can be written as a value", |(field, (_, mask))| {
+            let (all, word) = (field.value_max(), format_value(field, mask, field.value_max()));
+            let is_written = mask == all || parse_value(field, &word) == Ok((mask, all));
+            is_written.then_some((field, mask))
+        });
     let fields =
         vec(legal, 0..4).prop_map(|fields| BTreeMap::from_iter(fields).into_iter().collect());
     prop_oneof![

@@ -44,7 +44,7 @@ pub(super) fn learn() -> impl Strategy<Value = Action> {
 fn spec() -> impl Strategy<Value = LearnSpec> {
     let same = readable_subfield().prop_map(|bits| match_spec(bits, LearnSource::Field(bits)));
     let other = (readable_subfield(), readable_subfield()).prop_filter_map(
-        "bits of one width",
+        "source and target have the same width",
         |(target, source)| {
             let width = target.width.min(source.width);
             let target = Subfield::new(target.field, target.offset, width)?;
@@ -56,7 +56,7 @@ fn spec() -> impl Strategy<Value = LearnSpec> {
         .prop_flat_map(asked_bits)
         .prop_map(|(target, value)| match_spec(target, LearnSource::Value(value)));
     let load = (readable_subfield(), bits(|field| is_writable(field) && is_short(field), 128))
-        .prop_filter_map("bits of one width", |(source, target)| {
+        .prop_filter_map("source and target have the same width", |(source, target)| {
             let width = target.width.min(source.width);
             let source = Subfield::new(source.field, source.offset, width)?;
             let target = Subfield::new(target.field, target.offset, width)?;

@@ -125,7 +125,7 @@ impl Recorder {
 
     /// Ends the record of a recorder that is off.
     pub(in crate::translate) fn discard(mut self) {
-        debug_assert!(self.is_off, "a recorder that is on is finished, and not discarded");
+        debug_assert!(self.is_off, "only a recorder that is off is discarded");
         self.scratch.written.clear();
         self.scratch.return_to_thread();
     }
