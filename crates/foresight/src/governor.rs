@@ -316,7 +316,7 @@ impl Governor {
         self.pauses += 1;
     }
 
-    /// Returns the parts of tokens that the outcomes since the last update earned.
+    /// Returns the tokens, in parts, that the outcomes since the last update give.
     fn earned(&self, counts: &OutcomeCounts) -> u64 {
         let hits = counts.hits.saturating_sub(self.counts.hits);
         let lookups = lookups(counts).saturating_sub(lookups(&self.counts));

@@ -274,8 +274,8 @@ impl ControlThread {
         self.events.add(socket.descriptor(), event(CONNECTION)).map_err(io::Error::from)?;
         self.events.add(self.queues.failed(), event(FAILURE)).map_err(io::Error::from)?;
         // The connection is logged after the first valid request, so a peer with another protocol
-        // is not.
-        let mut has_obeyed = false;
+        // is not logged.
+        let mut is_logged = false;
         loop {
             self.show(&device);
             let rest = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
@@ -285,7 +285,7 @@ impl ControlThread {
             // The rest of a message may be due, whatever the event is.
             if let Some(message) = socket.receive(Instant::now())? {
                 obey(&mut device, &mut socket, message)?;
-                if !std::mem::replace(&mut has_obeyed, true)
+                if !std::mem::replace(&mut is_logged, true)
                     && let Some(note) = self.log.note(Instant::now())
                 {
                     info!("vhost-user {}: connected{note}", self.path.display());

@@ -78,7 +78,7 @@ impl<'a> Responsibility<'a> {
         Distribution { mean: mean + origin, deviation }
     }
 
-    /// Returns the keys of overlap `index`, and the range that has these keys.
+    /// Returns the keys of the overlap with number `index`, and its range.
     #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^32 ranges")]
     pub(crate) fn overlap(&self, index: u64) -> (KeyInterval, u32) {
         let at = self.intervals.partition_point(|interval| interval.ranges_end <= index);

@@ -112,7 +112,7 @@ impl TrafficLength {
 
 impl Appearance {
     /// Returns the ticks between two packets of a flow.
-    fn slot(&self) -> u64 {
+    fn packet_gap(&self) -> u64 {
         self.until.saturating_sub(self.from) / u64::from(self.packets.max(1))
     }
 }
@@ -191,7 +191,7 @@ impl Schedule {
             let Some(begun) = self.waiting.next_if(|appearance| appearance.from <= next) else {
                 break;
             };
-            let slot = begun.slot();
+            let slot = begun.packet_gap();
             let tick = begun.from.saturating_add(self.tick_stream.below(slot));
             let from = begun.from.saturating_add(slot);
             let left = begun.packets;

@@ -44,7 +44,7 @@ pub struct NetworkModel {
     /// Number of the rule added last.
     pub last_rule: u64,
     /// Number of times that a MAC address has moved to another port.
-    pub last_mac: u64,
+    pub mac_moves: u64,
     /// Limit of the parses of a packet and all of its copies together.
     pub parsed_max: usize,
 }
@@ -54,7 +54,7 @@ impl Default for NetworkModel {
     ///
     /// In some networks each parse costs thousands of lookups and leads to more parses.
     fn default() -> Self {
-        Self { bridges: BTreeMap::new(), last_rule: 0, last_mac: 0, parsed_max: 16 }
+        Self { bridges: BTreeMap::new(), last_rule: 0, mac_moves: 0, parsed_max: 16 }
     }
 }
 
@@ -272,8 +272,8 @@ impl NetworkModel {
         }
         let is_announcement = seen.is_announcement && port.bond.is_none();
         if held != Some(seen.port) || is_announcement && !is_announced {
-            self.last_mac += 1;
-            own.macs.insert(place, (seen.port, self.last_mac));
+            self.mac_moves += 1;
+            own.macs.insert(place, (seen.port, self.mac_moves));
             own.announced.remove(&place);
             if is_announcement {
                 own.announced.insert(place, now);

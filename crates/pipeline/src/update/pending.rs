@@ -23,7 +23,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct PendingRuleChanges {
     selections: VecDeque<RuleSelection>,
-    /// The rule to add after its selection.
+    /// The rule to add, once its selection of rules is done.
     ///
     /// The selection comes from [`RuleSelection::EvictFor`], or from a modify command of OpenFlow
     /// 1.0 that selects no rule.

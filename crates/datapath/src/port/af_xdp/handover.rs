@@ -7,7 +7,7 @@
 //! makes the device promiscuous is kept too.
 //!
 //! A port uses all of these descriptors or none. Otherwise it detaches the program and opens new
-//! sockets, which need the queues of the device. So the store must close its copies before
+//! sockets, which need the queues of the device. So the store must close its copies first
 //! ([`Port::must_discard_stored`](crate::port::Port::must_discard_stored)).
 
 use std::{

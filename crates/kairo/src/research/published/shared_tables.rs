@@ -14,8 +14,7 @@ pub(crate) struct SharedTables {
     pub(super) open_below: u32,
     /// Number of rows that each gate holds, by position.
     pub(super) held: Vec<usize>,
-    /// True while rules change.
-    /// A packet that no longer matches its rule is stale only if this is set.
+    /// True while rules change: a packet that no longer matches its rule is then stale.
     pub(super) records_stale: bool,
     /// Stale packets, each with the position of the table where its match changed.
     pub(super) stale: Vec<(u64, u32)>,

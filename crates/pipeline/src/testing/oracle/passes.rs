@@ -40,7 +40,7 @@ pub(super) struct PacketPasses {
     resubmits_at_cut: Option<u16>,
     /// Meters passed and copies nested since the innermost copy was made.
     copies: Copies,
-    /// Value of `copies` at the first cut since the innermost copy was made.
+    /// Value of `copies` at the first partition point since the innermost copy.
     copies_at_cut: Option<Copies>,
     /// Limit of the parses of the packet and all of its copies together.
     parsed_max: usize,

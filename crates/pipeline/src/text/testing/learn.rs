@@ -52,8 +52,8 @@ fn spec() -> impl Strategy<Value = LearnSpec> {
             Some(match_spec(target, LearnSource::Field(source)))
         },
     );
-    let asked = readable_subfield()
-        .prop_flat_map(asked_bits)
+    let matched = readable_subfield()
+        .prop_flat_map(matched_bits)
         .prop_map(|(target, value)| match_spec(target, LearnSource::Value(value)));
     let load = (readable_subfield(), bits(|field| is_writable(field) && is_short(field), 128))
         .prop_filter_map("source and target have the same width", |(source, target)| {
@@ -73,7 +73,7 @@ fn spec() -> impl Strategy<Value = LearnSpec> {
         let (source, width) = (LearnSource::Field(bits), bits.width);
         LearnSpec { source, width, target: LearnTarget::Output }
     });
-    prop_oneof![same, other, asked, load, value, output]
+    prop_oneof![same, other, matched, load, value, output]
 }
 
 const fn match_spec(target: Subfield, source: LearnSource) -> LearnSpec {
@@ -81,7 +81,7 @@ const fn match_spec(target: Subfield, source: LearnSource) -> LearnSpec {
 }
 
 /// Bits of a field, and a value that a learned rule can match in these bits.
-fn asked_bits(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
+fn matched_bits(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
     let field = target.field;
     let is_whole = subfield::whole_name(target).is_some();
     let is_port = field.info().format == Format::Port;
