@@ -23,10 +23,10 @@ use super::{
     drain::Drain,
     endpoints::{OffloadCommand, SharedStatus},
     forecasts::PendingForecasts,
+    insertion_limit::InsertionLimit,
     judge::{StalenessJudge, UnconfirmedWork},
     large_flows::LargeFlows,
     ledger::{Batch, Ledger},
-    pace::Pace,
     pending_traversals::PendingTraversals,
     reading::Reading,
 };
@@ -46,7 +46,7 @@ pub struct OffloadAgent<T> {
     pub(super) gigaflow: Gigaflow,
     /// The state of each intended entry in the device.
     pub(super) ledger: Ledger,
-    pub(super) pace: Pace,
+    pub(super) insertion_limit: InsertionLimit,
     pub(super) judge: StalenessJudge,
     pub(super) reading: Reading,
     pub(super) large_flows: LargeFlows,
@@ -117,7 +117,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         Self {
             owner: Owner::new(owner, version, entries_max, reports, learn_requests),
             ledger: Ledger::new(&capabilities.stage_entries, config.seed),
-            pace: Pace::default(),
+            insertion_limit: InsertionLimit::default(),
             judge: StalenessJudge::new(device.is_connected()),
             reading: Reading::default(),
             large_flows: LargeFlows::default(),

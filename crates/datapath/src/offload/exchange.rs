@@ -63,7 +63,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         let Some(outcome) = self.ledger.complete(ticket, result, self.now) else { return };
         let ResponseOutcome { traversal_no, gone, refused } = outcome;
         if traversal_no.is_some() {
-            self.pace.record_response();
+            self.insertion_limit.record_response();
         }
         match traversal_no {
             Some((traversal_no, InsertionResult::Confirmed)) => {
@@ -92,7 +92,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         }
         let mut batch = std::mem::take(&mut self.batch);
         let operations_max = self.config.operations_per_iteration;
-        let inserting_max = self.pace.allowed(self.now);
+        let inserting_max = self.insertion_limit.allowed(self.now);
         for entry in self.ledger.next(&mut batch, operations_max, inserting_max) {
             *self.status.refused.entry(OffloadRefusal::NoRoom).or_default() += 1;
             self.to_remove.insert(entry);

@@ -74,10 +74,10 @@ mod endpoints;
 mod status;
 
 mod drain;
+mod insertion_limit;
 mod judge;
 mod large_flows;
 mod ledger;
-mod pace;
 mod pending_traversals;
 mod reading;
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use shunt_pipeline::Time;
 
-/// Measures the speed of a device.
+/// The number of insertions that may be pending, by the speed of the device.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct InsertionLimit {
     /// The beginning of the current interval.
     since: Time,
     /// Number of insertions that were confirmed in this interval.
@@ -24,13 +24,13 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Number of insertions that may always be pending: one batch.
 const ALLOWED_MIN: usize = 256;
 
-impl Default for Pace {
+impl Default for InsertionLimit {
     fn default() -> Self {
         Self { since: Time::ZERO, acked: 0, allowed: ALLOWED_MIN }
     }
 }
 
-impl Pace {
+impl InsertionLimit {
     /// Records the response to an insertion.
     pub(super) const fn record_response(&mut self) {
         self.acked += 1;
@@ -55,11 +55,11 @@ mod tests {
 
     #[test]
     fn the_limit_follows_the_speed_of_the_device() {
-        let (mut pace, mut now) = (Pace::default(), Time::ZERO);
+        let (mut limit, mut now) = (InsertionLimit::default(), Time::ZERO);
         let mut after = |acked: usize, milliseconds| {
-            (0..acked).for_each(|_| pace.record_response());
+            (0..acked).for_each(|_| limit.record_response());
             now = now.after(Duration::from_millis(milliseconds));
-            pace.allowed(now)
+            limit.allowed(now)
         };
         assert_eq!(after(100, 10), ALLOWED_MIN);
         assert_eq!(after(2000, 10), 4000);
