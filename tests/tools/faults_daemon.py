@@ -164,6 +164,12 @@ class Daemon:
         except subprocess.TimeoutExpired:
             raise Broken(f"the daemon does not end by SIG{name}") from None
 
+    def kill(self):
+        """Ends the daemon without its help."""
+        if self.process is not None and self.runs():
+            self.process.kill()
+            self.process.wait()
+
     def log_from(self, offset):
         with open(self.log, errors="replace") as file:
             file.seek(offset)
