@@ -29,7 +29,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use miette::{Diagnostic, Report};
 use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{ListeningSockets, Switch, with_causes};
-use shunt_tls::{TlsFiles, TlsIdentity};
+use shunt_tls::TlsIdentity;
 use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -58,6 +58,7 @@ use crate::{
     ovsdb::{OvsdbOptions, OvsdbService, OvsdbStartError},
     rpc,
     run_dir::{ClaimError, RunDir, remove_if_present},
+    tls,
 };
 
 /// Run a virtual switch for hypervisors and container hosts.
@@ -484,9 +485,9 @@ fn listen_for_control(listening: &ListeningSockets, path: &Path) -> io::Result<U
 fn tls_identity(file: &ConfigFile) -> TlsIdentity {
     let identity = TlsIdentity::default();
     let files = file.tls.files();
-    if let Some(Err(error)) = files.as_ref().map(TlsFiles::check) {
+    if let Some(problem) = files.as_ref().and_then(tls::problem) {
         // The files are read at each handshake, so the daemon starts despite the error.
-        warn!("tls: {error}; connections with TLS fail until this is corrected");
+        warn!("{problem}");
     }
     identity.set(files);
     identity

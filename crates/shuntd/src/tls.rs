@@ -79,15 +79,32 @@ impl TlsOptions {
         }
     }
 
-    /// Returns the keys with different values in `self` and `other`.
-    pub(crate) fn keys_that_differ(&self, other: &Self) -> impl Iterator<Item = &'static str> {
+    /// Returns the keys of `new` with other values than in `self`, one text each.
+    pub(crate) fn changes_to(&self, new: &Self) -> Vec<String> {
         let keys = [
-            ("tls.private_key", self.private_key != other.private_key),
-            ("tls.certificate", self.certificate != other.certificate),
-            ("tls.ca_certificate", self.ca_certificate != other.ca_certificate),
+            ("private_key", &self.private_key, &new.private_key),
+            ("certificate", &self.certificate, &new.certificate),
+            ("ca_certificate", &self.ca_certificate, &new.ca_certificate),
         ];
-        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
+        let differing = keys.into_iter().filter(|(_, old, new)| old != new);
+        differing
+            .map(|(key, _, path)| {
+                if is_empty(path) {
+                    format!("tls.{key}: removed")
+                } else {
+                    format!("tls.{key}={}", path.display())
+                }
+            })
+            .collect()
     }
+}
+
+/// Reads the files; returns the reason why they cannot be used.
+///
+/// The files are read again at each handshake, so the reason is a warning.
+pub(crate) fn problem(files: &TlsFiles) -> Option<String> {
+    let error = files.check().err()?;
+    Some(format!("tls: {error}; connections with TLS fail until this is corrected"))
 }
 
 /// Refuses TLS addresses of a bridge of a command, if the switch has no TLS files.
@@ -102,8 +119,8 @@ pub(crate) fn check_command(tls: &TlsIdentity, bridge: &BridgeOptions) -> Result
     check_bridge(0, bridge).map_err(|(message, _)| {
         let name = &bridge.name;
         format!(
-            "bridge {name}: {message} and restart the daemon, or with a database use `ovs-vsctl \
-             set-ssl`"
+            "bridge {name}: {message} and load the configuration file with `shuntctl reload`, or \
+             with a database use `ovs-vsctl set-ssl`"
         )
     })
 }
@@ -132,7 +149,8 @@ pub(crate) fn resume_warnings(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> V
         let warning = |text: &String| {
             format!(
                 "bridge {name}: `{text}` needs TLS: add the section [tls] with private_key, \
-                 certificate and ca_certificate to the configuration file and restart the daemon"
+                 certificate and ca_certificate to the configuration file, and load the file with \
+                 `shuntctl reload`"
             )
         };
         addresses.map(warning).collect::<Vec<_>>()
@@ -227,7 +245,7 @@ mod tests {
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(starts.iter().zip(&warnings).all(|(start, text)| text.starts_with(start)));
         // A database cannot be used with the state file that was resumed.
-        assert!(warnings.iter().all(|text| text.ends_with(" and restart the daemon")));
+        assert!(warnings.iter().all(|text| text.ends_with("with `shuntctl reload`")));
         tls.set(options(COMPLETE).files());
         assert!(resume_warnings(&tls, &bridges).is_empty());
     }
@@ -266,7 +284,9 @@ mod tests {
     #[test]
     fn a_changed_key_is_named() {
         let changed = options(&COMPLETE.replace("'c'", "'d'"));
-        let keys: Vec<_> = options(COMPLETE).keys_that_differ(&changed).collect();
-        assert_eq!(keys, ["tls.certificate"]);
+        assert_eq!(options(COMPLETE).changes_to(&changed), ["tls.certificate=d"]);
+        let removed = ["private_key", "certificate", "ca_certificate"]
+            .map(|key| format!("tls.{key}: removed"));
+        assert_eq!(options(COMPLETE).changes_to(&options("")), removed);
     }
 }

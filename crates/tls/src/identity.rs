@@ -26,19 +26,37 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(8);
 /// The key and the certificates of this switch, shared by its connections.
 #[derive(Clone, Debug, Default)]
 pub struct TlsIdentity {
-    files: Arc<RwLock<Option<TlsFiles>>>,
+    configured: Arc<RwLock<Option<TlsFiles>>>,
+    /// Files of another source, which are used instead of the configured files.
+    replacement: Arc<RwLock<Option<TlsFiles>>>,
 }
 
 impl TlsIdentity {
-    /// Sets the TLS files; existing connections are not affected.
+    /// Sets the configured TLS files; existing connections are not affected.
     pub fn set(&self, files: Option<TlsFiles>) {
-        *self.files.write() = files;
+        *self.configured.write() = files;
     }
 
-    /// Returns the TLS files, if they are configured.
+    /// Sets files that are used instead of the configured files.
+    ///
+    /// With `None`, the configured files are used. Existing connections are not affected.
+    pub fn replace(&self, files: Option<TlsFiles>) {
+        *self.replacement.write() = files;
+    }
+
+    /// Returns an identity with the configured files alone.
+    ///
+    /// A later [`Self::set`] also changes the result, and a later [`Self::replace`] does not.
+    #[must_use]
+    pub fn without_replacement(&self) -> Self {
+        Self { configured: Arc::clone(&self.configured), replacement: Arc::default() }
+    }
+
+    /// Returns the TLS files that are used, if there are any.
     #[must_use]
     pub fn files(&self) -> Option<TlsFiles> {
-        self.files.read().clone()
+        let replacement = self.replacement.read().clone();
+        replacement.or_else(|| self.configured.read().clone())
     }
 
     /// Reads all files, and checks that they can be used.

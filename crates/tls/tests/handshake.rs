@@ -162,6 +162,28 @@ async fn an_authority_can_come_from_the_first_server() {
     talk(&client, &stranger).await.unwrap_err();
 }
 
+/// The files of a database replace those of the configuration, which may change meanwhile.
+#[test]
+fn replaced_files_return_as_last_configured() {
+    let files = |key: &str| TlsFiles {
+        private_key: key.into(),
+        certificate: "c".into(),
+        ca_certificate: None,
+        bootstraps: false,
+    };
+    let used = identity(files("first"));
+    let configured = used.without_replacement();
+    used.replace(Some(files("row")));
+    assert_eq!(used.files(), Some(files("row")));
+    used.set(Some(files("second")));
+    assert_eq!(used.files(), Some(files("row")));
+    assert_eq!(configured.files(), Some(files("second")));
+    used.replace(None);
+    assert_eq!(used.files(), Some(files("second")));
+    used.set(None);
+    assert_eq!((used.files(), configured.files()), (None, None));
+}
+
 #[tokio::test]
 async fn a_peer_without_tls_is_refused() {
     let authority = Authority::new();

@@ -15,7 +15,7 @@ use crate::{
     config::{self, ConfigFile},
     http::HttpOptions,
     ovsdb::OvsdbOptions,
-    tls::TlsOptions,
+    tls::{self, TlsOptions},
 };
 
 /// The configuration file of a running daemon, as it was last loaded.
@@ -44,8 +44,7 @@ pub(crate) struct LoadedFile {
     ovsdb: OvsdbOptions,
     /// Options of the running HTTP server; a change needs a restart.
     http: HttpOptions,
-    /// Paths of TLS files; a change needs a restart,
-    /// but their content may change at any time.
+    /// Paths of the TLS files in force; their content may change at any time.
     tls: TlsOptions,
 }
 
@@ -115,13 +114,15 @@ impl Reloader {
         let read = spawn_blocking(move || config::read(&path).map_err(|error| error.in_one_line()));
         let file = read.await.unwrap_or_else(|error| Err(error.to_string()))?;
         let config = file.switch();
+        // Addresses with TLS need the files, so the files are set before the addresses.
+        let (changes, problem) = self.set_tls(&mut loaded.tls, file.tls).await;
         let mut report = self.switch.reload(&loaded.config, &config).await;
+        report.applied.extend(changes);
+        report.remarks.extend(problem);
         loaded.config = report.in_force(&loaded.config, &config);
         let keys = loaded.ovsdb.keys_that_differ(&file.ovsdb);
         report.at_restart.extend(keys.map(str::to_owned));
         let keys = loaded.http.keys_that_differ(&file.http);
-        report.at_restart.extend(keys.map(str::to_owned));
-        let keys = loaded.tls.keys_that_differ(&file.tls);
         report.at_restart.extend(keys.map(str::to_owned));
         if loaded.filter != file.logging.filter {
             trace_log::set(&file.logging.filter)?;
@@ -129,6 +130,25 @@ impl Reloader {
             loaded.filter = file.logging.filter;
         }
         Ok((text(&report, "no changes to apply\n"), report))
+    }
+
+    /// Puts changed TLS files in force, for connections that are opened later.
+    ///
+    /// Returns the changed keys, and the reason why the files cannot be used.
+    async fn set_tls(
+        &self,
+        loaded: &mut TlsOptions,
+        new: TlsOptions,
+    ) -> (Vec<String>, Option<String>) {
+        let changes = loaded.changes_to(&new);
+        if changes.is_empty() {
+            return (changes, None);
+        }
+        let files = new.files();
+        self.switch.tls().set(files.clone());
+        *loaded = new;
+        let problem = spawn_blocking(move || files.as_ref().and_then(tls::problem)).await;
+        (changes, problem.unwrap_or_default())
     }
 }
 

@@ -6,7 +6,7 @@ use shunt_ovsdb::{
     ChangeSubscription, DatabaseSnapshot, OvsdbHandle, OvsdbServerError, RowTransaction,
     client::{ClientTransactionError, OvsdbClient, OvsdbClientConfig, OvsdbRemote, ServerLock},
 };
-use shunt_tls::TlsFiles;
+use shunt_tls::TlsIdentity;
 use tracing::{info, warn};
 
 use super::columns::{DATABASE, LOCK, TABLES};
@@ -48,10 +48,10 @@ impl SwitchDatabase {
     ///
     /// TLS connections use the files of the configuration. With the files in the database, a wrong
     /// row of `SSL` would end the connection by which the row can be corrected.
-    pub(super) fn foreign(remote: OvsdbRemote, tls: Option<TlsFiles>) -> Self {
+    pub(super) fn foreign(remote: OvsdbRemote, tls: TlsIdentity) -> Self {
         let mut config = OvsdbClientConfig::new(remote.clone(), DATABASE, TABLES.to_vec());
         config.lock = Some(LOCK.to_owned());
-        config.tls.set(tls);
+        config.tls = tls;
         Self::Foreign { client: OvsdbClient::start(config), remote, logged: ServerLock::Requested }
     }
 

@@ -25,7 +25,7 @@ use super::{
     exports::ExportLogs,
     normal_rule::NormalRuleState,
     row_log::RowLog,
-    tls::TlsRow,
+    tls::apply_tls,
     vlan_limit::apply_vlan_limit,
 };
 
@@ -50,13 +50,11 @@ pub(super) struct Reconciler {
     mirror_log: RowLog,
     /// Logs of rows of sFlow, NetFlow and IPFIX that cannot be applied.
     export_logs: ExportLogs,
-    tls: TlsRow,
 }
 
 impl Reconciler {
     pub(super) fn new(switch: Arc<Switch>) -> Self {
         Self {
-            tls: TlsRow::new(&switch),
             switch,
             applied: AppliedRows::default(),
             refused_ports: None,
@@ -94,7 +92,7 @@ impl Reconciler {
         }
         apply_auto_lb(&self.switch, desired.auto_lb).await;
         apply_vlan_limit(&self.switch, desired.vlan_limit).await;
-        self.tls.apply(&self.switch, desired.tls.as_ref());
+        apply_tls(&self.switch, desired.tls.as_ref());
         let pass = self.pass(desired, changed, &mut errors).await;
         let Pass { scope, present, wanted, report, is_last } = pass;
         let in_force = report.in_force(&present, &wanted);

@@ -83,7 +83,8 @@ impl OvsdbService {
     /// Starts the client of a foreign server; waits at most `wait` for the first rows.
     async fn follow_foreign(remote: &OvsdbRemote, switch: &Arc<Switch>, wait: Duration) -> Self {
         let problem = DatabaseProblem::default();
-        let database = SwitchDatabase::foreign(remote.clone(), switch.tls().files());
+        let tls = switch.tls().without_replacement();
+        let database = SwitchDatabase::foreign(remote.clone(), tls);
         let (applied, mut first_pass) = oneshot::channel();
         let follow = Follower::new(database, Arc::clone(switch), problem.clone()).run(applied);
         let task = tokio::spawn(supervise(None, Arc::clone(switch), problem.clone(), follow));

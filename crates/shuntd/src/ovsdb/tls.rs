@@ -7,35 +7,23 @@ use shunt_switch::Switch;
 use shunt_tls::TlsFiles;
 use tracing::{info, warn};
 
-/// The TLS files of the row, and the files that are used without a row.
-pub(super) struct TlsRow {
-    /// The TLS files of the configuration file.
-    configured: Option<TlsFiles>,
-}
-
-impl TlsRow {
-    /// Stores the TLS files of the configuration file.
-    pub(super) fn new(switch: &Switch) -> Self {
-        Self { configured: switch.tls().files() }
+/// Sets the TLS files of a row; without a row, those of the configuration file.
+pub(super) fn apply_tls(switch: &Switch, row: Option<&TlsFiles>) {
+    let tls = switch.tls();
+    let before = tls.files();
+    tls.replace(row.cloned());
+    if tls.files() == before {
+        return;
     }
-
-    /// Sets the TLS files of a row; without a row, the files of the configuration file.
-    pub(super) fn apply(&self, switch: &Switch, row: Option<&TlsFiles>) {
-        let wanted = row.or(self.configured.as_ref());
-        if wanted == switch.tls().files().as_ref() {
-            return;
+    match (row, tls.check()) {
+        (None, _) => info!("ovsdb: SSL removed"),
+        (Some(files), Ok(())) => {
+            info!(certificate = %files.certificate.display(), "ovsdb: SSL set");
         }
-        switch.tls().set(wanted.cloned());
-        match (row, switch.tls().check()) {
-            (None, _) => info!("ovsdb: SSL removed"),
-            (Some(files), Ok(())) => {
-                info!(certificate = %files.certificate.display(), "ovsdb: SSL set");
-            }
-            (Some(_), Err(error)) => {
-                // The files are read at each handshake, so the connections work once the files are
-                // correct.
-                warn!("ovsdb: SSL: {error}; connections with TLS fail until this is corrected");
-            }
+        (Some(_), Err(error)) => {
+            // The files are read at each handshake, so the connections work once the files are
+            // correct.
+            warn!("ovsdb: SSL: {error}; connections with TLS fail until this is corrected");
         }
     }
 }

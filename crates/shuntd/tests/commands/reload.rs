@@ -1,6 +1,6 @@
 //! Tests of signals, and of the reload of the configuration file.
 
-use std::{fs, process::Command};
+use std::{fs, net::TcpListener, process::Command};
 
 use crate::{Daemon, wait_until};
 
@@ -121,6 +121,34 @@ fn a_reload_compares_with_the_running_configuration() {
     assert_eq!(report, "takes effect at the next start: ovsdb.socket\n");
     write(&daemon, BRIDGE);
     assert_eq!(daemon.answer(&["reload"]), "no changes to apply\n");
+}
+
+/// Addresses with TLS and the files that they need take effect together.
+#[test]
+fn a_reload_sets_the_files_of_tls() {
+    let daemon = Daemon::start(BRIDGE);
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("ssl:{}", server.local_addr().unwrap());
+    let files = "[tls]\nprivate_key = \"/none/k\"\ncertificate = \"/none/c\"\n\
+                 ca_certificate = \"/none/a\"\n";
+    let controllers = format!("controllers = [\"{address}\"]\n");
+    write(&daemon, &format!("{files}{BRIDGE}{controllers}"));
+    let report = daemon.answer(&["reload"]);
+    let expected = format!(
+        "bridge br0: controllers={address}\ntls.private_key=/none/k\ntls.certificate=/none/c\n\
+         tls.ca_certificate=/none/a\ntls: cannot read the CA certificate /none/a: "
+    );
+    assert!(report.starts_with(&expected), "{report}");
+    assert!(!report.contains("next start"), "{report}");
+    let shown = || daemon.answer(&["show"]);
+    assert!(wait_until(|| shown().contains("CA certificate /none/a: ")), "{}", shown());
+    daemon.answer(&["set-br", "br0", "listen=pssl:0:127.0.0.1"]);
+    daemon.answer(&["set-br", "br0", "listen=", "controllers="]);
+    write(&daemon, BRIDGE);
+    let report = daemon.answer(&["reload"]);
+    assert!(report.contains("tls.private_key: removed\n"), "{report}");
+    let error = daemon.error_text(&["set-br", "br0", "listen=pssl:0:127.0.0.1"]);
+    assert!(error.contains("`pssl:0:127.0.0.1` needs TLS: set private_key"), "{error}");
 }
 
 #[test]
