@@ -39,6 +39,8 @@ pub struct Connection {
     pub(super) output: Output,
     /// The newest version that this connection created.
     pub(super) changed: Option<Version>,
+    /// True if the peer has sent a message after its hello.
+    has_requested: bool,
     /// True if packets were sent since the last barrier.
     pub(super) packets_sent: bool,
     /// The request that waits, and the condition it waits for.
@@ -127,6 +129,7 @@ impl Connection {
             monitors: FlowMonitors::new(config.limits.monitored_changes_max),
             output: Output::new(now),
             changed: None,
+            has_requested: false,
             packets_sent: false,
             waiting: None,
             flows: None,
@@ -331,6 +334,11 @@ impl Connection {
         }
     }
 
+    /// Returns whether the peer has sent a message after its hello.
+    pub(crate) const fn has_requested(&self) -> bool {
+        self.has_requested
+    }
+
     /// Returns the role of the peer.
     pub(super) fn role(&self) -> RoleName {
         self.roles.role(self.id, self.requested_role)
@@ -424,6 +432,7 @@ impl Connection {
             self.agree(&header, frame, now);
             return;
         }
+        self.has_requested = true;
         let result = if header.version == self.codec.version() {
             self.handle(&header, frame, host, now)
         } else {

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     ConnectionStatus,
     back_off::BackOff,
+    listener_places::PeerActivity,
     listening_socket::{ByteStream, OpenFlowListener, UnixListenSocket, accept_all},
     reconnect_state::{ReconnectAttempts, ReconnectState},
     registry::{Registry, RegistryEntry},
@@ -318,6 +319,8 @@ async fn connect_once<H: Host>(
         attempts.note_connected();
         tracing::info!(peer = config.peer, "controller connected");
     };
-    let ended = serve(stream, config.clone(), shared, opened).await;
+    // A connection to a controller has no place that it could lose.
+    let activity = PeerActivity::default();
+    let ended = serve(stream, config.clone(), shared, &activity, opened).await;
     (ended.reason.to_string(), ended.open_for)
 }

@@ -12,10 +12,7 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -29,7 +26,7 @@ use tokio::{
 
 use super::{
     bridge::ServerState,
-    hello_queue::HelloQueue,
+    listener_places::{IdlePolicy, ListenerPlaces, PeerActivity},
     read_interest_stream::ReadInterestStream,
     serve::{ConnectionEnd, serve},
 };
@@ -41,8 +38,8 @@ use crate::{
 
 /// Number of connections that one listener serves.
 ///
-/// In a full listener, a new connection takes the place of the oldest one without a hello. If all
-/// have sent a hello, the new connection is closed at once.
+/// In a full listener, a new connection takes the place of the one that [`ListenerPlaces`] selects.
+/// If all keep their places, the new connection is closed at once.
 pub(super) const CONNECTIONS_MAX: usize = 256;
 /// Delay after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -100,6 +97,14 @@ impl OpenFlowListener {
         match self {
             Self::Tcp(_) | Self::Tls(..) => ConnectionConfig::INACTIVITY_PROBE,
             Self::Unix(_) => Duration::ZERO,
+        }
+    }
+
+    /// Returns the rule for idle connections of a full listener.
+    const fn idle_policy(&self) -> IdlePolicy {
+        match self {
+            Self::Tcp(_) | Self::Tls(..) => IdlePolicy::Keep,
+            Self::Unix(_) => IdlePolicy::MakeRoom,
         }
     }
 
@@ -187,7 +192,8 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Accepts and serves connections; aborting the task ends them.
 pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<ServerState<H>>) {
-    let (mut connections, mut hellos) = (JoinSet::new(), HelloQueue::default());
+    let mut places = ListenerPlaces::new(listener.idle_policy());
+    let mut connections = JoinSet::new();
     let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
     loop {
         tokio::select! {
@@ -195,7 +201,7 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
                 Ok((stream, peer)) => {
                     let is_full = connections.len() >= CONNECTIONS_MAX;
                     let now = shared.host.now();
-                    if is_full && !make_room(&mut hellos, &peer, &warnings, now) {
+                    if is_full && !make_room(&mut places, &peer, &warnings, now) {
                         continue;
                     }
                     // A connection that has lost its place ends at once.
@@ -208,14 +214,14 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
                     config.inactivity_probe = listener.inactivity_probe();
                     config.warnings = Arc::clone(&warnings);
                     config.bundle_quota = Arc::clone(&bundle_quota);
-                    let is_open = Arc::<AtomicBool>::default();
+                    let activity = Arc::new(PeerActivity::new(now));
                     let (shared, own_peer) = (Arc::clone(&shared), peer.clone());
-                    let own_is_open = Arc::clone(&is_open);
+                    let own_activity = Arc::clone(&activity);
                     let task = connections.spawn(async move {
-                        let ended = serve_accepted(stream, config, &shared, &own_is_open).await;
+                        let ended = serve_accepted(stream, config, &shared, &own_activity).await;
                         (own_peer, ended)
                     });
-                    hellos.push(peer, is_open, task);
+                    places.push(peer, activity, task);
                 }
                 Err(error) => {
                     let now = shared.host.now();
@@ -236,35 +242,29 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
     }
 }
 
-/// Serves a connection until it ends; sets `is_open` when a version is agreed on.
+/// Serves a connection until it ends; records its activity.
 async fn serve_accepted<H: Host>(
     stream: AcceptedStream,
     config: ConnectionConfig,
     shared: &ServerState<H>,
-    is_open: &AtomicBool,
+    activity: &PeerActivity,
 ) -> ConnectionEnd {
     match stream.open().await {
-        // The flag goes to `HelloQueue`, and orders no other memory.
-        Ok(stream) => {
-            serve(stream, config, shared, || is_open.store(true, Ordering::Relaxed)).await
-        }
+        Ok(stream) => serve(stream, config, shared, activity, || ()).await,
         Err(error) => {
             ConnectionEnd { reason: CloseReason::Handshake(error.to_string()), open_for: None }
         }
     }
 }
 
-/// Ends the oldest connection without a hello, for a new connection of `peer`.
+/// Ends a connection for a new connection of `peer`.
 ///
-/// Returns `false` if all connections have sent a hello. `warnings` limits the rate of warnings.
-fn make_room(hellos: &mut HelloQueue, peer: &str, warnings: &WarningRate, now: Time) -> bool {
-    let ended = hellos.end_oldest();
+/// Returns `false` if all connections keep their places. `warnings` limits the rate of warnings.
+fn make_room(places: &mut ListenerPlaces, peer: &str, warnings: &WarningRate, now: Time) -> bool {
+    let ended = places.make_room();
     let (peer, text) = match &ended {
-        Some(oldest) => (
-            oldest.as_str(),
-            "connection closed before its hello: a new connection needs its place",
-        ),
-        None => (peer, "connection refused: too many are open"),
+        Some(ended) => (ended.peer.as_str(), ended.text),
+        None => (peer, "connection refused: too many are open, close some of them"),
     };
     let is_logged = warnings.warn(WarningKind::Connection, now, |suppressed| {
         tracing::warn!(peer, suppressed, max = CONNECTIONS_MAX, "{text}");
@@ -325,15 +325,16 @@ mod tests {
         const REFUSED: &str = "connection refused: too many are open";
         for (text, waiting) in [(LOST, 8), (REFUSED, 0)] {
             for (level, logged) in [(Level::WARN, 5), (Level::DEBUG, 8)] {
-                let (mut hellos, warnings) = (HelloQueue::default(), WarningRate::default());
+                let mut places = ListenerPlaces::new(IdlePolicy::Keep);
+                let warnings = WarningRate::default();
                 for _ in 0..waiting {
                     let task = tokio::spawn(pending::<()>()).abort_handle();
-                    hellos.push("tcp:192.0.2.1:6".to_owned(), Arc::default(), task);
+                    places.push("tcp:192.0.2.1:6".to_owned(), Arc::default(), task);
                 }
                 let mut lines_of = |count: usize, now: Time| {
                     logged_at(level, || {
                         for _ in 0..count {
-                            make_room(&mut hellos, "tcp:192.0.2.1:7", &warnings, now);
+                            make_room(&mut places, "tcp:192.0.2.1:7", &warnings, now);
                         }
                     })
                 };

@@ -15,7 +15,7 @@
 
 mod back_off;
 mod bridge;
-mod hello_queue;
+mod listener_places;
 mod listening_socket;
 mod read_interest_stream;
 mod reconnect_state;

@@ -8,7 +8,11 @@ use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
 };
 
-use super::{bridge::ServerState, reliable_events::Lagged};
+use super::{
+    bridge::ServerState,
+    listener_places::{PeerActivity, PeerPhase},
+    reliable_events::Lagged,
+};
 use crate::{
     Host, MonitorQueue,
     connection::{Connection, ConnectionConfig, ConnectionStep, ControllerEvent, Wait},
@@ -58,10 +62,13 @@ enum TaskEvent {
 }
 
 /// Serves a connection until it ends; calls `opened` when a version is agreed on.
+///
+/// The connection records its activity in `activity`.
 pub(super) async fn serve<H: Host>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     config: ConnectionConfig,
     shared: &ServerState<H>,
+    activity: &PeerActivity,
     opened: impl FnOnce() + Send,
 ) -> ConnectionEnd {
     let (host, peer) = (&*shared.host, config.peer.clone());
@@ -88,6 +95,7 @@ pub(super) async fn serve<H: Host>(
             ConnectionStep::Wait(wait) => _ = waiting.get_or_insert_with(|| wait_for(*wait, host)),
             ConnectionStep::Idle | ConnectionStep::Full | ConnectionStep::Busy => {}
         }
+        activity.set_phase(phase_of(&connection, &step), host.now());
         // A reliable event waits in `pending_event` until the output queue has room.
         let _delivered =
             pending_event.take_if(|event| connection.notify_reliable(event, host.now()));
@@ -105,6 +113,7 @@ pub(super) async fn serve<H: Host>(
             () = tokio::time::sleep(sleep) => TaskEvent::Time,
         };
         let now = host.now();
+        record_activity(activity, &task_event, now);
         match task_event {
             TaskEvent::Read(Ok(0)) | TaskEvent::Wrote(Ok(0)) => break CloseReason::PeerClosed,
             TaskEvent::Read(Err(error))
@@ -134,6 +143,26 @@ pub(super) async fn serve<H: Host>(
     shared.record(&mut entry, connection.status());
     flush_output(&mut connection, &mut writer).await;
     ConnectionEnd { reason, open_for: opened_at.map(|since: Time| host.now().since(since)) }
+}
+
+/// Records received or sent bytes as activity of the peer.
+fn record_activity(activity: &PeerActivity, event: &TaskEvent, now: Time) {
+    if matches!(event, TaskEvent::Read(Ok(_)) | TaskEvent::Wrote(Ok(_))) {
+        activity.record_activity(now);
+    }
+}
+
+/// Returns the phase of a connection after a step.
+fn phase_of(connection: &Connection, step: &ConnectionStep) -> PeerPhase {
+    match step {
+        _ if !connection.status().is_open => PeerPhase::AwaitsHello,
+        ConnectionStep::Idle if connection.has_requested() => PeerPhase::Idle,
+        ConnectionStep::Idle => PeerPhase::Silent,
+        ConnectionStep::Full
+        | ConnectionStep::Busy
+        | ConnectionStep::Wait(_)
+        | ConnectionStep::Closed(_) => PeerPhase::Busy,
+    }
 }
 
 /// Writes output, or flushes what was written before.

@@ -15,8 +15,8 @@ use tokio::{
 };
 
 use super::{
-    OpenFlowServer, ReconnectState, UnixListenSocket, listening_socket::CONNECTIONS_MAX,
-    serve::serve,
+    OpenFlowServer, ReconnectState, UnixListenSocket, listener_places::PeerActivity,
+    listening_socket::CONNECTIONS_MAX, serve::serve,
 };
 use crate::{
     Host,
@@ -105,7 +105,8 @@ async fn a_reply_is_flushed_through_a_buffering_stream() {
     let shared = Arc::clone(&server.shared);
     let config = ConnectionConfig::new("buffered", ConnectionKind::Management);
     let served = tokio::spawn(async move {
-        serve(tokio::io::BufStream::new(far), config, &shared, || ()).await.reason
+        let activity = PeerActivity::default();
+        serve(tokio::io::BufStream::new(far), config, &shared, &activity, || ()).await.reason
     });
     let mut client = TestClient::connect(near).await;
     let features = client.request(&Message::FeaturesRequest).await;
@@ -259,9 +260,13 @@ async fn a_unix_client_without_hello_is_closed() {
     drop(endpoint);
 }
 
+/// Only one test fills a listener at a time, because both ends need file descriptors.
+static FULL_LISTENER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Otherwise silent clients would lock everybody out for some time.
 #[tokio::test]
 async fn the_oldest_client_without_hello_makes_room() {
+    let _only = FULL_LISTENER.lock().await;
     let path = std::env::temp_dir().join(format!("shunt-full-{}.mgmt", std::process::id()));
     let (_, server) = bridge();
     let endpoint = server.listen_unix(UnixListenSocket::bind(&path).await.unwrap());
@@ -279,6 +284,38 @@ async fn the_oldest_client_without_hello_makes_room() {
     for kept in [&mut idle, &mut new, &mut youngest] {
         assert_eq!(kept.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
     }
+    drop(endpoint);
+}
+
+/// Clients of the Unix socket are not probed, so silent ones would keep everybody out.
+#[tokio::test]
+async fn the_longest_idle_unix_client_makes_room() {
+    let _only = FULL_LISTENER.lock().await;
+    let path = std::env::temp_dir().join(format!("shunt-idle-{}.mgmt", std::process::id()));
+    let (_, server) = bridge();
+    let endpoint = server.listen_unix(UnixListenSocket::bind(&path).await.unwrap());
+    let connect = async || TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
+    let mut active = connect().await;
+    assert_eq!(active.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    let mut silent = Vec::new();
+    for _ in 1..CONNECTIONS_MAX {
+        silent.push(connect().await);
+    }
+    // From then on, all hellos have been handled.
+    while server.connections().iter().filter(|own| own.status.is_open).count() < CONNECTIONS_MAX {
+        tokio::task::yield_now().await;
+    }
+    let mut new = connect().await;
+    assert_eq!(new.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    assert_eq!(silent.remove(0).receive().await, None, "the oldest silent client loses its place");
+    // The active client is the oldest one, and later the one that was idle longest.
+    for kept in [&mut active, &mut new].into_iter().chain(&mut silent) {
+        assert_eq!(kept.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    }
+    let mut newest = connect().await;
+    assert_eq!(newest.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    assert_eq!(active.receive().await, None, "the client that was idle longest loses its place");
+    assert_eq!(new.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
     drop(endpoint);
 }
 

@@ -1,0 +1,186 @@
+//! The places of a listener, and the connection that gives up its place to a new one.
+//!
+//! An idle connection costs its peer nothing, so idle peers could take all places of a listener. In
+//! a full listener, the oldest connection without a hello makes room for a new one.
+//!
+//! Peers over TCP are probed, and keep their places after their hello. Clients of a Unix socket are
+//! not probed. If all of them have sent a hello, the oldest one without a request makes room. If all
+//! have sent a request, the client that has been idle longest makes room.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shunt_pipeline::Time;
+use tokio::task::AbortHandle;
+
+/// The connections of a listener, the oldest first.
+pub(super) struct ListenerPlaces {
+    policy: IdlePolicy,
+    peers: Vec<ListenerPeer>,
+}
+
+/// The rule for connections that have sent a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdlePolicy {
+    /// Each connection keeps its place.
+    Keep,
+    /// The connection that has been idle longest makes room for a new one.
+    MakeRoom,
+}
+
+/// A connection that was open when it was last checked.
+struct ListenerPeer {
+    peer: String,
+    activity: Arc<PeerActivity>,
+    task: AbortHandle,
+}
+
+/// A connection that has lost its place.
+pub(super) struct EndedPeer {
+    pub(super) peer: String,
+    /// The reason for the log.
+    pub(super) text: &'static str,
+}
+
+/// The last activity of a peer, which the task of its connection records.
+#[derive(Debug, Default)]
+pub(super) struct PeerActivity(Mutex<ActivityRecord>);
+
+/// The order of two records is the order in which their peers make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct ActivityRecord {
+    phase: PeerPhase,
+    /// Time of the last activity; before the first request the time of the connection.
+    last: Time,
+}
+
+/// The phase of a connection, in the order in which connections make room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PeerPhase {
+    /// The peer has sent no hello.
+    #[default]
+    AwaitsHello,
+    /// The peer has sent a hello and no request.
+    Silent,
+    /// The switch has handled all requests of the peer.
+    Idle,
+    /// The switch handles a request of the peer, or waits until the peer reads its replies.
+    Busy,
+}
+
+impl ListenerPlaces {
+    pub(super) const fn new(policy: IdlePolicy) -> Self {
+        Self { policy, peers: Vec::new() }
+    }
+
+    /// Adds the connection of a task, which records its activity.
+    pub(super) fn push(&mut self, peer: String, activity: Arc<PeerActivity>, task: AbortHandle) {
+        self.peers.retain(ListenerPeer::is_connected);
+        self.peers.push(ListenerPeer { peer, activity, task });
+    }
+
+    /// Ends the connection that makes room for a new one.
+    ///
+    /// Returns `None` if all connections keep their places. The task ends a moment later.
+    pub(super) fn make_room(&mut self) -> Option<EndedPeer> {
+        self.peers.retain(ListenerPeer::is_connected);
+        let records = self.peers.iter().map(|own| *own.activity.lock()).enumerate();
+        // Of equal records, the oldest connection is the first.
+        let (index, record) = records.min_by_key(|(_, record)| *record)?;
+        let text = record.phase.lost_text(self.policy)?;
+        let ended = self.peers.remove(index);
+        ended.task.abort();
+        Some(EndedPeer { peer: ended.peer, text })
+    }
+}
+
+impl ListenerPeer {
+    fn is_connected(&self) -> bool {
+        !self.task.is_finished()
+    }
+}
+
+impl PeerActivity {
+    /// Creates the record of a new connection.
+    pub(super) const fn new(now: Time) -> Self {
+        Self(Mutex::new(ActivityRecord { phase: PeerPhase::AwaitsHello, last: now }))
+    }
+
+    /// Records the current phase.
+    pub(super) fn set_phase(&self, phase: PeerPhase, now: Time) {
+        let mut record = self.lock();
+        if record.phase != phase && phase > PeerPhase::Silent {
+            record.last = now;
+        }
+        record.phase = phase;
+    }
+
+    /// Records that bytes were received or sent.
+    pub(super) fn record_activity(&self, now: Time) {
+        let mut record = self.lock();
+        if record.phase > PeerPhase::Silent {
+            record.last = now;
+        }
+    }
+
+    /// Locks the record, also after a panic, which leaves the record consistent.
+    fn lock(&self) -> MutexGuard<'_, ActivityRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PeerPhase {
+    /// Returns the text about a connection that loses its place.
+    ///
+    /// `None` if a connection in this phase keeps its place.
+    const fn lost_text(self, policy: IdlePolicy) -> Option<&'static str> {
+        match (self, policy) {
+            (Self::AwaitsHello, _) => {
+                Some("connection closed before its hello: a new connection needs its place")
+            }
+            (Self::Silent, IdlePolicy::MakeRoom) => {
+                Some("connection closed before its first request: a new connection needs its place")
+            }
+            (Self::Idle, IdlePolicy::MakeRoom) => {
+                Some("connection closed, it was idle longest: a new connection needs its place")
+            }
+            (Self::Silent | Self::Idle, IdlePolicy::Keep) | (Self::Busy, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, time::Duration};
+
+    use super::*;
+
+    /// Ends connections until the rest keeps its places; returns the ended peers.
+    fn ended(policy: IdlePolicy) -> String {
+        let at = |second| Time::ZERO.after(Duration::from_secs(second));
+        let mut places = ListenerPlaces::new(policy);
+        let mut push = |peer: &str, phase, active: u64| {
+            let activity = Arc::new(PeerActivity::new(at(1)));
+            activity.set_phase(phase, at(2));
+            activity.record_activity(at(active));
+            let task = tokio::spawn(pending::<()>()).abort_handle();
+            places.push(peer.to_owned(), activity, task);
+        };
+        push("a busy one, ", PeerPhase::Busy, 3);
+        push("a late one, ", PeerPhase::Idle, 6);
+        push("an early one, ", PeerPhase::Idle, 5);
+        // Only requests show that a client is active.
+        push("a silent one, ", PeerPhase::Silent, 9);
+        push("another silent one, ", PeerPhase::Silent, 4);
+        push("one without hello, ", PeerPhase::AwaitsHello, 9);
+        std::iter::from_fn(|| places.make_room()).map(|ended| ended.peer).collect()
+    }
+
+    #[tokio::test]
+    async fn the_most_idle_connection_makes_room_first() {
+        assert_eq!(
+            ended(IdlePolicy::MakeRoom),
+            "one without hello, a silent one, another silent one, an early one, a late one, "
+        );
+        assert_eq!(ended(IdlePolicy::Keep), "one without hello, ");
+    }
+}
