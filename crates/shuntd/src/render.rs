@@ -20,7 +20,7 @@ use crate::render::{
     bfd::bfd_state,
     exports::exports,
     nic::nic_line,
-    problems::{datapath_id_problem, port_problems},
+    problems::{bridge_problems, port_problems},
 };
 
 /// Header of a capture file with nanosecond timestamps.
@@ -54,7 +54,7 @@ pub(crate) fn show(bridges: &Value) -> String {
             word(&bridge["datapath_id"]),
             rules(count(&bridge["rules"]))
         );
-        text.push_str(&datapath_id_problem(bridge));
+        text.push_str(&bridge_problems(bridge));
         for controller in list(&bridge["controllers"]) {
             let (target, state) = (word(&controller["target"]), controller_state(controller));
             let _ = writeln!(text, "    controller {target} ({state})");

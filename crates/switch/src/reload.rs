@@ -114,6 +114,7 @@ pub(crate) async fn reload(
     let [old, new] = [before, after].map(DesiredState::of);
     let report = apply(structure, &old, &new, ApplyPolicy::Once, fill).await;
     let mut remarks = port_remarks(structure, &report);
+    remarks.extend(management_remarks(structure, &report));
     remarks.extend(datapath_id_remarks(structure, before, after));
     ReloadReport { remarks, ..ReloadReport::of(report) }
 }
@@ -133,6 +134,19 @@ fn datapath_id_remarks(structure: &Structure, before: &Config, after: &Config) -
         Some(format!("bridge {}: {}", own.name, registry.datapath_id_problem(bridge)?))
     };
     after.bridges.iter().filter(is_changed).filter_map(remark).collect()
+}
+
+/// Returns the added bridges that have no management socket yet.
+fn management_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String> {
+    let registry = structure.bridges().lock();
+    let remark = |own: &ObjectReport| {
+        let (ObjectId::Bridge(name), ObjectOutcome::Added) = (&own.object, &own.outcome) else {
+            return None;
+        };
+        let problem = registry.find(name).ok()?.management_problem.as_ref()?;
+        Some(format!("bridge {name}: {problem}"))
+    };
+    report.objects.iter().filter_map(remark).collect()
 }
 
 /// Returns the problems of added ports: an MTU without effect, and device users.

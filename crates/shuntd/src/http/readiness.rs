@@ -64,7 +64,10 @@ fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {
         let closed = bridge.controllers.iter().filter_map(closed_listener);
         closed.map(|(target, reason)| format!("bridge {}: {target}: {reason}", bridge.name))
     });
-    configuration.chain(ports).chain(listeners).collect()
+    let management = bridges.iter().filter_map(|bridge| {
+        Some(format!("bridge {}: {}", bridge.name, bridge.management_problem.as_ref()?))
+    });
+    configuration.chain(ports).chain(listeners).chain(management).collect()
 }
 
 /// Returns a description of a port that is not open, with the reason.
@@ -153,6 +156,7 @@ mod tests {
             name: "br0".to_owned(),
             datapath_id: String::new(),
             datapath_id_problem: None,
+            management_problem: Some("no management socket".to_owned()),
             // A controller that does not answer does not make this host unready.
             controllers: vec![controller("tcp:192.0.2.1"), controller("ptcp:6653")],
             connections: Vec::new(),
@@ -179,6 +183,7 @@ mod tests {
             "port eth9 of bridge br0: no device",
             "port patch of bridge br0: no peer",
             "bridge br0: ptcp:6653: in use",
+            "bridge br0: no management socket",
         ];
         assert_eq!(missing, expected);
     }

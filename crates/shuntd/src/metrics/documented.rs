@@ -115,6 +115,7 @@ fn bridge_status() -> BridgeStatus {
         name: "br0".to_owned(),
         datapath_id: String::new(),
         datapath_id_problem: None,
+        management_problem: None,
         controllers: vec![
             controller("tcp:192.0.2.1", ControllerState::Connected { role: "equal" }),
             controller("tcp:192.0.2.2", ControllerState::Connecting),

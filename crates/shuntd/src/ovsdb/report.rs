@@ -375,6 +375,7 @@ mod tests {
             name: "br0".to_owned(),
             datapath_id: String::new(),
             datapath_id_problem: None,
+            management_problem: None,
             controllers: controllers.collect(),
             connections: Vec::new(),
             packet_ins: PacketInTotals::default(),

@@ -8,12 +8,11 @@ pub(super) fn port_problems(port: &Value) -> String {
     problems.into_iter().filter_map(Value::as_str).map(|problem| format!("; {problem}")).collect()
 }
 
-/// Returns why controllers cannot distinguish a bridge, as a line.
-///
-/// The text is empty if they can.
-pub(super) fn datapath_id_problem(bridge: &Value) -> String {
-    let problem = bridge["datapath_id_problem"].as_str();
-    problem.map_or_else(String::new, |problem| format!("    {problem}\n"))
+/// Returns the problems of a bridge, one line each: datapath id and management socket.
+pub(super) fn bridge_problems(bridge: &Value) -> String {
+    let problems = [&bridge["datapath_id_problem"], &bridge["management_problem"]];
+    let problems = problems.into_iter().filter_map(Value::as_str);
+    problems.map(|problem| format!("    {problem}\n")).collect()
 }
 
 #[cfg(test)]

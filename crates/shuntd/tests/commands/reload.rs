@@ -151,6 +151,37 @@ fn a_reload_sets_the_files_of_tls() {
     assert!(error.contains("`pssl:0:127.0.0.1` needs TLS: set private_key"), "{error}");
 }
 
+/// The directory has the name of a management socket, which only the log reported.
+#[test]
+fn a_bridge_without_management_socket_is_named() {
+    let daemon = Daemon::start(BRIDGE);
+    let path = daemon.run_dir().join("br1.mgmt");
+    fs::create_dir(&path).unwrap();
+    write(&daemon, &format!("{BRIDGE}[[bridge]]\nname = \"br1\"\n"));
+    let report = daemon.answer(&["reload"]);
+    let problem = format!(
+        "no management socket, so ovs-ofctl cannot connect: cannot listen on {}: ",
+        path.display()
+    );
+    let added = format!("bridge br1: added\nbridge br1: {problem}");
+    assert!(report.starts_with(&added), "{report}");
+    let remedy = "; move this directory away; the switch tries again every second\n";
+    assert!(report.ends_with(remedy), "{report}");
+    let shown = daemon.answer(&["show"]);
+    assert!(shown.contains(&format!("    {problem}")), "{shown}");
+    let output = daemon.shuntctl(&["doctor"]);
+    let checked = String::from_utf8_lossy(&output.stdout);
+    assert!(checked.contains(&format!("wrong    bridge br1: {problem}")), "{checked}");
+    assert_eq!(output.status.code(), Some(1));
+    fs::create_dir(daemon.run_dir().join("br2.mgmt")).unwrap();
+    let error = daemon.error_text(&["add-br", "br2"]);
+    assert!(error.contains("; move this directory away"), "{error}");
+    fs::remove_dir(&path).unwrap();
+    let shown = || daemon.answer(&["show"]);
+    assert!(wait_until(|| !shown().contains("no management socket")), "{}", shown());
+    assert!(path.exists());
+}
+
 #[test]
 fn other_signals_change_nothing() {
     let daemon = Daemon::start(BRIDGE);

@@ -271,8 +271,10 @@ pub(crate) async fn open_management(
     server: &OpenFlowServer<BridgeHost>,
     path: &Path,
 ) -> Result<ServerEndpoint, SwitchError> {
-    let failed =
-        |source| SwitchError::System { doing: format!("listen on {}", path.display()), source };
+    let failed = |source| SwitchError::System {
+        doing: format!("listen on {}", path.display()),
+        source: with_remedy(source),
+    };
     let listening = &server.host().listening;
     let key = path.to_string_lossy();
     if let Some(socket) = listening.inherited_unix(&key, path) {
@@ -284,6 +286,26 @@ pub(crate) async fn open_management(
         socket.leave_file();
     }
     Ok(server.listen_unix(socket))
+}
+
+/// Adds the remedy to the reason why a management socket cannot be opened.
+fn with_remedy(error: io::Error) -> io::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::IsADirectory => "move this directory away",
+        io::ErrorKind::AddrInUse => "another process listens there: end this process",
+        io::ErrorKind::NotFound => "create its directory for the user of the daemon",
+        io::ErrorKind::PermissionDenied => "let the user of the daemon write to its directory",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {remedy}"))
+}
+
+/// Returns the problem of a bridge without its management socket, as a phrase.
+pub(crate) fn management_problem(error: &SwitchError) -> String {
+    format!(
+        "no management socket, so ovs-ofctl cannot connect: {}; the switch tries again every second",
+        with_causes(error)
+    )
 }
 
 impl BridgeServer {

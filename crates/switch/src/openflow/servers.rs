@@ -32,7 +32,9 @@ use crate::{
     listening_sockets::ListeningSockets,
     nic::NicStatus,
     openflow::{
-        bridge_server::{BridgeServer, BridgeSockets, LISTEN_RETRY, open_management},
+        bridge_server::{
+            BridgeServer, BridgeSockets, LISTEN_RETRY, management_problem, open_management,
+        },
         events::{ControlEvent, RemovedRule, SocketsToClose},
         host::BridgeHost,
     },
@@ -296,6 +298,7 @@ impl OpenFlowServers {
         let management = match &management_path {
             Some(path) => match open_management(&server, path).await {
                 Err(error) if policy == OpenPolicy::Retried => {
+                    self.note_management(id, Some(management_problem(&error)));
                     let error = with_causes(&error);
                     warn!(error, "bridge {name}: cannot open the management socket, retrying");
                     None
@@ -366,13 +369,27 @@ impl OpenFlowServers {
             missing.filter_map(socket).collect()
         };
         for (id, server, path) in missing {
-            // The reason was logged at the first attempt.
-            let Ok(opened) = open_management(&server, &path).await else { continue };
+            let opened = match open_management(&server, &path).await {
+                Ok(opened) => opened,
+                Err(error) => {
+                    // The reason was logged at the first attempt.
+                    self.note_management(id, Some(management_problem(&error)));
+                    continue;
+                }
+            };
             info!("management socket {}: open", path.display());
+            self.note_management(id, None);
             let mut servers = self.servers.lock();
             if let Some(side) = servers.get_mut(&id) {
                 side.management = Some(opened);
             }
+        }
+    }
+
+    /// Stores the reason why a bridge has no management socket.
+    fn note_management(&self, id: BridgeId, problem: Option<String>) {
+        if let Some(bridge) = self.bridges.lock().by_id_mut(id) {
+            bridge.management_problem = problem;
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct BridgeState {
     numbers: BTreeMap<String, PortNo>,
     /// States of the bonds, by name.
     pub(crate) bonds: BTreeMap<String, BondState>,
+    /// Reason why the bridge has no management socket yet.
+    pub(crate) management_problem: Option<String>,
 }
 
 impl BridgeState {
@@ -186,6 +188,7 @@ impl BridgeRegistry {
             ports: BridgePorts::default(),
             numbers: BTreeMap::new(),
             bonds: BTreeMap::new(),
+            management_problem: None,
         };
         Ok(self.by_name.entry(name).or_insert(bridge))
     }

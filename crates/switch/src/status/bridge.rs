@@ -43,6 +43,9 @@ pub struct BridgeStatus {
     /// Reason why controllers cannot distinguish the bridge from another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datapath_id_problem: Option<String>,
+    /// Reason why the bridge has no management socket yet; opening it is retried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub management_problem: Option<String>,
     /// Controllers, then listening addresses, in configured order.
     pub controllers: Vec<ControllerStatus>,
     /// OpenFlow connections of the bridge, oldest first.
@@ -318,6 +321,7 @@ impl BridgeStatus {
                 name: bridge.settings.name.clone(),
                 datapath_id: format!("{:016x}", bridge.datapath_id),
                 datapath_id_problem: bridges.datapath_id_problem(bridge),
+                management_problem: bridge.management_problem.clone(),
                 controllers: controllers(&bridge.settings),
                 connections: Vec::new(),
                 packet_ins: PacketInTotals::default(),

@@ -363,6 +363,7 @@ impl RunningDaemon {
             checks.push(no_tun());
         }
         checks.extend(needs.kernel(system));
+        checks.extend(list(&self.bridges).iter().filter_map(check_bridge));
         checks.extend(self.ports().filter_map(check_port));
         checks.extend(list(&self.threads).iter().filter_map(check_thread));
         checks
@@ -385,6 +386,15 @@ impl RunningDaemon {
         let needs = PortNeeds::of_kinds(kinds.filter(|kind| *kind != "unbound"));
         PortNeeds { threads, is_af_xdp_open, ..needs }
     }
+}
+
+/// Returns a problem if a bridge has no management socket.
+///
+/// The reason has the remedy, which is not always a command.
+fn check_bridge(bridge: &Value) -> Option<HostCheck> {
+    let problem = bridge["management_problem"].as_str()?;
+    let name = format!("bridge {}", word(&bridge["name"]));
+    Some(HostCheck { state: CheckState::Wrong, ..HostCheck::ok(name, problem) })
 }
 
 /// The link text of a port that a controller has set down, which is no problem.
