@@ -500,7 +500,7 @@ fn refused_change_of_file_is_tried_again() {
     host.write(&format!("{BRIDGE}{PORT}number = 8\n"));
     for starts in 1..=2 {
         let daemon = host.start();
-        let refused = "refused: port p1: added to br0: port p1 exists already";
+        let refused = "refused: port p1: not added to br0: port p1 exists already";
         let at_start = format!("state.json: {refused}");
         assert_eq!(host.log().matches(&at_start).count(), starts, "{}", host.log());
         let reload = shuntctl(host.folder.path(), &["reload"]);

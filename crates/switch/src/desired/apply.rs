@@ -310,7 +310,7 @@ impl Application<'_> {
     /// Records a change that was refused.
     fn refuse(&mut self, change: StateChange, reason: String) {
         let (object, text, outcome) =
-            (change.object(), change.description(), change.refusal(reason));
+            (change.object(), change.refused_description(), change.refusal(reason));
         self.report.objects.push(ObjectReport { object, change: text, outcome });
         self.report.refused.push(change);
     }

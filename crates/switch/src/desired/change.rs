@@ -229,25 +229,41 @@ impl StateChange {
 
     /// Returns the change as text, such as `port eth1: removed`.
     pub(crate) fn description(&self) -> String {
+        self.text("")
+    }
+
+    /// Returns the text of the change if it is refused, such as `port eth1: not removed`.
+    pub(super) fn refused_description(&self) -> String {
+        self.text("not ")
+    }
+
+    /// Returns the change as text; `not` is the word before its verb.
+    fn text(&self, not: &str) -> String {
         match self {
-            Self::RemovePort(name) => format!("port {name}: removed"),
-            Self::RemoveBridge { name, .. } => format!("bridge {name}: removed"),
-            Self::AddBridge(bridge) => format!("bridge {}: added", bridge.name),
-            Self::AddPort { bridge, port, .. } => format!("port {}: added to {bridge}", port.name),
-            Self::SetVlans(port) => format!("port {}: VLANs set: {}", port.name, port.vlans_text()),
-            Self::SetPolicing(port) => format!("port {}: ingress policing set", port.name),
-            Self::SetQos(port) => format!("port {}: QoS set", port.name),
-            Self::SetBfd(port) => format!("port {}: BFD set", port.name),
-            Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds set"),
-            Self::SetBond { bridge, bond } => format!("bond {}: set on {bridge}", bond.name),
-            Self::SetMtu(port) => format!("port {}: MTU set", port.name),
-            Self::SetMac(port) => format!("port {}: MAC address set", port.name),
-            Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
+            Self::RemovePort(name) => format!("port {name}: {not}removed"),
+            Self::RemoveBridge { name, .. } => format!("bridge {name}: {not}removed"),
+            Self::AddBridge(bridge) => format!("bridge {}: {not}added", bridge.name),
+            Self::AddPort { bridge, port, .. } => {
+                format!("port {}: {not}added to {bridge}", port.name)
+            }
+            Self::SetVlans(port) => {
+                format!("port {}: VLANs {not}set: {}", port.name, port.vlans_text())
+            }
+            Self::SetPolicing(port) => format!("port {}: ingress policing {not}set", port.name),
+            Self::SetQos(port) => format!("port {}: QoS {not}set", port.name),
+            Self::SetBfd(port) => format!("port {}: BFD {not}set", port.name),
+            Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds {not}set"),
+            Self::SetBond { bridge, bond } => format!("bond {}: {not}set on {bridge}", bond.name),
+            Self::SetMtu(port) => format!("port {}: MTU {not}set", port.name),
+            Self::SetMac(port) => format!("port {}: MAC address {not}set", port.name),
+            Self::RemoveMirror { bridge, name } => {
+                format!("mirror {name}: {not}removed from {bridge}")
+            }
             Self::SetMirror { bridge, mirror } => {
-                format!("mirror {}: set on {bridge}", mirror.name)
+                format!("mirror {}: {not}set on {bridge}", mirror.name)
             }
             Self::SetCollectorSets { bridge, .. } => {
-                format!("bridge {bridge}: collector sets changed")
+                format!("bridge {bridge}: collector sets {not}changed")
             }
             Self::SetBridgeMtu { bridge, mtu } => format!("bridge {bridge}: mtu={mtu}"),
             Self::SetBridge { bridge, settings, .. } => {

@@ -24,6 +24,8 @@ pub struct ObjectReport {
     /// The object that the change concerns.
     pub object: ObjectId,
     /// The change, such as `port eth1: added to br0`.
+    ///
+    /// Of a refused change, the text is `port eth1: not added to br0`.
     pub change: String,
     /// The result of the change.
     pub outcome: ObjectOutcome,
@@ -74,7 +76,7 @@ impl ApplyReport {
                  one of them"
             );
             ObjectReport {
-                change: format!("bridge {name}: added"),
+                change: format!("bridge {name}: not added"),
                 object: ObjectId::Bridge(name),
                 outcome: ObjectOutcome::NotAdded(reason),
             }

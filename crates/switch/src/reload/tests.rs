@@ -395,5 +395,5 @@ async fn a_refused_step_does_not_prevent_the_others() {
     let report = switch.reload(&before, &after).await;
     assert_eq!(report.applied, ["port p2: added to br0"]);
     let [refused] = report.refused.as_slice() else { panic!("{report:?}") };
-    assert!(refused.starts_with("port p1: added to br0: port p1 exists already"), "{refused}");
+    assert!(refused.starts_with("port p1: not added to br0: port p1 exists already"), "{refused}");
 }

@@ -104,7 +104,7 @@ async fn no_change_exceeds_the_limit_of_mirrors() {
     let other = switch().await;
     other.add_bridge(&bridge(&[], vec![mirror("own")])).await.unwrap();
     let report = other.restore(&saved).await.unwrap();
-    let refused = "mirror m31: set on br0: mirror m31: bridge br0 has 32 other mirrors";
+    let refused = "mirror m31: not set on br0: mirror m31: bridge br0 has 32 other mirrors";
     assert!(matches!(&*report.refused, [one] if one.starts_with(refused)), "{report:?}");
     assert_eq!(names(&other).len(), limit);
     let error = switch().await.add_bridge(&bridge(&[], mirrors(0, limit + 1))).await.unwrap_err();
