@@ -148,7 +148,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::DelMirror { bridge, name } => call(client, "shunt/del-mirror", &[bridge, name]),
         Command::Macs { bridge } => call_and_print(client, "fdb/show", &[bridge]),
         Command::Mdb { bridge } => call_and_print(client, "mdb/show", &[bridge]),
-        Command::Reload => reload(client),
+        Command::Reload => apply_and_print(client, "shunt/reload", &[]),
         Command::Save { file } => save(client, file.as_deref()),
         Command::Restore { file } => restore(client, file),
         Command::Set { settings } => call(client, "shunt/set", &followed_by(&[], settings)),
@@ -224,9 +224,13 @@ fn exit(mut client: RpcClient, folder: &Path) -> Result<(), CallError> {
     run_dir::wait_for_release(folder, &socket, EXIT_MAX)
 }
 
-/// Reloads the configuration file; fails if any change was refused.
-fn reload(client: &mut RpcClient) -> Result<(), CallError> {
-    let report = client.call("shunt/reload", &[])?;
+/// Calls a method, and prints its changes; fails if any change was refused.
+fn apply_and_print(
+    client: &mut RpcClient,
+    method: &str,
+    parameters: &[&str],
+) -> Result<(), CallError> {
+    let report = client.call(method, parameters)?;
     print(&report);
     match report.lines().filter(|line| line.starts_with(REFUSED)).count() as u64 {
         0 => Ok(()),
@@ -305,7 +309,7 @@ fn save(client: &mut RpcClient, file: Option<&Path>) -> Result<(), CallError> {
 fn restore(client: &mut RpcClient, file: &Path) -> Result<(), CallError> {
     let path = path::absolute(file)
         .map_err(|error| CallError::Refused(format!("{}: {error}", file.display())))?;
-    call_and_print(client, "shunt/restore", &[&path.to_string_lossy()])
+    apply_and_print(client, "shunt/restore", &[&path.to_string_lossy()])
 }
 
 /// Returns the words of a call, followed by settings.

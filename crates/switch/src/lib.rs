@@ -59,6 +59,7 @@ mod overrides;
 mod ports;
 mod reload;
 mod saved_counts;
+mod saved_groups;
 mod saved_learned;
 mod saved_state;
 mod status;

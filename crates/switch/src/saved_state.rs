@@ -4,17 +4,13 @@
 //! an operator can read and edit them. Counters, learned MAC addresses and multicast groups are
 //! saved, too. The age of rules is not saved: their timeouts begin again.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
-    Action, BridgeContents, BridgeId, FlowModCommand, Group, GroupCommand, GroupId, GroupKind,
-    GroupMod, Meter, MeterCommand, Modification, ModificationError, Pipeline, RejectedMod,
-    Selection,
+    BridgeContents, BridgeId, FlowModCommand, Group, GroupCommand, GroupKind, GroupMod, Meter,
+    MeterCommand, Modification, ModificationError, Pipeline, RejectedMod, Selection,
     text::{
         RuleTextError, format_group, format_meter, format_rule, parse_group_mod, parse_meter_mod,
         parse_rule, parse_saved_rule,
@@ -30,6 +26,7 @@ use crate::{
     saved_counts::{
         FORMAT, SavedCount, SavedCounts, group_counts, meter_counts, restore_counts, rule_counts,
     },
+    saved_groups::in_order,
     saved_learned::{
         SavedMac, SavedMulticast, learnings, restore_learned, saved_macs, saved_multicast,
     },
@@ -185,6 +182,23 @@ struct TableRequest {
     modification: Modification,
 }
 
+impl TableRequest {
+    /// Returns the group if the request is for a group.
+    const fn group(&self) -> Option<&GroupMod> {
+        match &self.modification {
+            Modification::Group(group) => Some(group),
+            Modification::Flow(_) | Modification::Meter(_) => None,
+        }
+    }
+}
+
+/// The requests that fill the tables of one bridge.
+struct BridgeRequests {
+    /// Number of saved rules, groups and meters, including those that are no valid texts.
+    saved: usize,
+    requests: Vec<TableRequest>,
+}
+
 /// Returns the state of a switch, to be saved.
 pub(crate) fn save(control: &ControlPlane) -> SavedState {
     let config = running_config(control);
@@ -223,11 +237,12 @@ pub(crate) async fn restore(
     // An operator may have removed the peer of a patch port, or the bridge of the NIC.
     state.config.check_parts()?;
     let mut tables = ReloadReport::default();
-    let mut requests: BTreeMap<&str, Vec<TableRequest>> = state
-        .tables
-        .iter()
-        .map(|own| (own.bridge.as_str(), own.requests(&mut tables.refused)))
-        .collect();
+    let requests = state.tables.iter().map(|own| {
+        let saved = own.meters.len() + own.groups.len() + own.rules.len();
+        let requests = own.requests(&mut tables.refused);
+        (own.bridge.as_str(), BridgeRequests { saved, requests })
+    });
+    let mut requests: BTreeMap<&str, BridgeRequests> = requests.collect();
     let structure = control.structure().await;
     let before = running_config(control);
     let after = merge(&before, &state.config);
@@ -259,23 +274,33 @@ pub(crate) async fn restore(
 fn report_tables(
     control: &ControlPlane,
     bridge: &str,
-    requests: &[TableRequest],
+    BridgeRequests { saved, requests }: &BridgeRequests,
     report: &mut ReloadReport,
 ) {
-    let count = requests.len();
     match replace_tables(control, bridge, requests) {
         Ok(refused) => {
-            let count = count - refused.len();
-            let done = format!("bridge {bridge}: {count} rules, groups and meters restored");
-            report.applied.push(done);
+            let done = restored_text(requests.len() - refused.len(), *saved);
+            report.applied.push(format!("bridge {bridge}: {done}"));
             report.refused.extend(refused);
         }
         Err(error) => {
             let refused =
-                format!("bridge {bridge}: {count} rules, groups and meters not restored: {error}");
+                format!("bridge {bridge}: {saved} rules, groups and meters not restored: {error}");
             report.refused.push(refused);
         }
     }
+}
+
+/// Returns how many of the saved rules, groups and meters of a bridge it has now.
+fn restored_text(restored: usize, saved: usize) -> String {
+    let objects = "rules, groups and meters restored";
+    if restored == saved {
+        return format!("{restored} {objects}");
+    }
+    let loss = if restored == 0 { ", so its tables are empty" } else { "" };
+    format!(
+        "{restored} of {saved} {objects}{loss}: correct the refused lines and restore the file again"
+    )
 }
 
 /// Replaces the tables of a bridge.
@@ -441,7 +466,7 @@ impl SavedTables {
             let group = parse_group_mod(GroupCommand::Add, text, &NoPortNames);
             request("group", text, group.map(Modification::Group))
         });
-        requests.extend(in_order(groups.collect()));
+        requests.extend(in_order(groups.collect(), TableRequest::group));
         let rules = self.rules.iter().filter_map(|text| {
             let rule = parse_saved_rule(text);
             request("rule", text, rule.map(Modification::Flow))
@@ -464,58 +489,6 @@ fn deletions() -> Vec<Modification> {
     let rules = parse_rule(FlowModCommand::Delete, "", &NoPortNames).map(Modification::Flow);
     let meters = parse_meter_mod(MeterCommand::Delete, "meter=all").map(Modification::Meter);
     [rules, Ok(Modification::Group(groups)), meters].into_iter().flatten().collect()
-}
-
-/// Orders groups so that each can be added after the groups before it.
-///
-/// A group is placed after the groups that its buckets name. Groups that name each other keep their
-/// order; the switch refuses such groups.
-fn in_order(mut groups: Vec<TableRequest>) -> Vec<TableRequest> {
-    let group_of = |request: &TableRequest| match &request.modification {
-        Modification::Group(group) => Some(group.clone()),
-        Modification::Flow(_) | Modification::Meter(_) => None,
-    };
-    let own_id = |request: &TableRequest| group_of(request).and_then(|group| group.group);
-    let mut ordered = Vec::with_capacity(groups.len());
-    let mut waiting: BTreeSet<GroupId> = groups.iter().filter_map(own_id).collect();
-    while !groups.is_empty() {
-        let is_ready = |request: &TableRequest| {
-            group_of(request).is_none_or(|group| named_groups(&group).is_disjoint(&waiting))
-        };
-        let (ready, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_ready);
-        if ready.is_empty() {
-            ordered.extend(rest);
-            break;
-        }
-        for id in ready.iter().filter_map(own_id) {
-            waiting.remove(&id);
-        }
-        ordered.extend(ready);
-        groups = rest;
-    }
-    ordered
-}
-
-/// Returns the other groups that the buckets of a group name.
-fn named_groups(group: &GroupMod) -> BTreeSet<GroupId> {
-    let mut found = BTreeSet::new();
-    for bucket in &group.buckets {
-        found.extend(bucket.watch_group);
-        let mut lists = vec![&*bucket.actions];
-        while let Some(list) = lists.pop() {
-            for action in list {
-                match action {
-                    Action::Group(id) => {
-                        found.insert(*id);
-                    }
-                    Action::Clone(inner) => lists.push(inner),
-                    _ => {}
-                }
-            }
-        }
-    }
-    found.retain(|id| Some(*id) != group.group);
-    found
 }
 
 #[cfg(test)]

@@ -259,7 +259,8 @@ pub(super) enum Command {
     /// Restore a file that `save` or `shuntd --state` has written.
     ///
     /// Adds the bridges and ports that are missing, sets the settings, and replaces the rules, groups
-    /// and meters of each bridge in the file at once.
+    /// and meters of each bridge in the file at once. Fails if a part is refused; the other parts are
+    /// in force.
     Restore {
         /// File to restore.
         file: PathBuf,

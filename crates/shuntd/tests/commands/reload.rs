@@ -2,6 +2,8 @@
 
 use std::{fs, net::TcpListener, process::Command};
 
+use serde_json::{Value, json};
+
 use crate::{Daemon, wait_until};
 
 const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
@@ -251,4 +253,36 @@ fn a_restored_address_with_tls_needs_its_files() {
     assert!(!shown.contains("br0") && !shown.contains("br1"), "nothing changed: {shown}");
     // The first daemon has the files.
     one.answer(&["restore", file]);
+}
+
+/// A refused rule is no success, and empty tables are not left without a word.
+#[test]
+fn restore_fails_if_a_rule_is_refused() {
+    let daemon = Daemon::start(BRIDGE);
+    let good = "priority=1,actions=drop";
+    let wrong = "priority=0,actions=NORML";
+    let file = daemon.run_dir().join("saved.json");
+    let restore = |rules: &[&str]| {
+        let mut saved: Value = serde_json::from_str(&daemon.answer(&["save"])).unwrap();
+        saved["state"]["tables"][0]["rules"] = json!(rules);
+        fs::write(&file, saved.to_string()).unwrap();
+        let output = daemon.shuntctl(&["restore", file.to_str().unwrap()]);
+        let texts = [output.stdout, output.stderr];
+        let [report, error] = texts.map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), report, error)
+    };
+    let (code, report, _) = restore(&[good]);
+    assert_eq!(code, Some(0), "{report}");
+    let (code, report, error) = restore(&[good, wrong]);
+    assert_eq!((code, error.as_str()), (Some(1), "shuntctl: 1 change refused\n"));
+    let partly = "bridge br0: 1 of 2 rules, groups and meters restored: correct the refused lines";
+    assert!(report.contains(partly), "{report}");
+    let refused = format!("\nrefused: bridge br0: rule `{wrong}`: ");
+    assert!(report.contains(&refused), "{report}");
+    let (code, report, _) = restore(&[wrong]);
+    let empty = "0 of 1 rules, groups and meters restored, so its tables are empty: correct";
+    assert!(code == Some(1) && report.contains(empty), "{report}");
+    let (code, report, _) = restore(&[good]);
+    assert_eq!(code, Some(0), "{report}");
+    assert!(report.contains("bridge br0: 1 rules, groups and meters restored\n"), "{report}");
 }
