@@ -359,7 +359,7 @@ fn an_addressed_device_is_attached_with_a_warning() {
     let expected = "port p3: device p3 has the address 10.66.5.1 of this host";
     assert!(hosts.daemon.log().contains(expected), "{}", hosts.daemon.log());
     let remarks = String::from_utf8_lossy(&added.stderr);
-    assert!(remarks.starts_with(&format!("shuntctl: {expected}")), "{remarks}");
+    assert!(remarks.starts_with(&format!("warning: {expected}")), "{remarks}");
     let shown = text(&hosts.daemon.shuntctl(&["show"]));
     assert!(shown.contains("; device p3 has the address 10.66.5.1"), "{shown}");
 }
@@ -374,7 +374,7 @@ fn a_second_name_has_the_address_warning() {
     middle.run("ip", &["addr", "add", "10.66.5.1/24", "dev", "p3"]);
     let added = hosts.daemon.shuntctl(&["add-port", "br0", "p3alt"]);
     text(&added);
-    let expected = "shuntctl: port p3alt: device p3alt has the address 10.66.5.1 of this host";
+    let expected = "warning: port p3alt: device p3alt has the address 10.66.5.1 of this host";
     let remarks = String::from_utf8_lossy(&added.stderr);
     assert!(remarks.starts_with(expected), "{remarks}");
 }

@@ -274,10 +274,10 @@ fn change(
     Ok(())
 }
 
-/// Prints remarks of the daemon on standard error.
+/// Prints remarks of the daemon on standard error, as warnings: the change was made.
 #[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn print_remarks(remarks: &str) {
-    remarks.lines().for_each(|remark| eprintln!("shuntctl: {remark}"));
+    remarks.lines().for_each(|remark| eprintln!("warning: {remark}"));
 }
 
 fn add_port(

@@ -96,7 +96,7 @@ fn a_shared_datapath_id_is_a_warning() {
     };
     let warning = format!("bridge br1: bridge br0 has the datapath id {id} too");
     let added = remarks(&["add-br", "br1", &own]);
-    assert!(added.starts_with(&format!("shuntctl: {warning}")), "{added}");
+    assert!(added.starts_with(&format!("warning: {warning}")), "{added}");
     assert!(wait_until(|| daemon.log().contains(&warning)), "{}", daemon.log());
     let shown = daemon.answer(&["show"]);
     assert!(shown.contains("    bridge br0 has the datapath id"), "{shown}");
