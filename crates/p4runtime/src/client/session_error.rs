@@ -93,18 +93,20 @@ impl SessionError {
         status: &Status,
     ) -> Self {
         let text = text_of_device(status);
-        let layouts = running.and_then(layout).zip(layout(configured));
-        match layouts.filter(|(own, given)| own != given) {
-            Some((own, given)) => Self::ProgramRefused {
-                reason: format!("it has {own}, and {given} are configured: {text}"),
-                advice: "load the configured program into the device, or set `stages` and \
-                         `stage_entries` of the offload to those of the device",
-            },
-            None => Self::ProgramRefused {
-                reason: text.to_owned(),
-                advice: "load the configured program into the device",
-            },
-        }
+        let reason = match (running, running.and_then(layout), layout(configured)) {
+            (Some(_), Some(own), Some(given)) if own != given => {
+                format!("it has {own}, and {given} are configured: {text}")
+            }
+            // A device that was just started returns no program, and may still have a fixed one.
+            (None, _, Some(given)) => format!("{given} are configured: {text}"),
+            _ => {
+                let advice = "load the configured program into the device";
+                return Self::ProgramRefused { reason: text.to_owned(), advice };
+            }
+        };
+        let advice = "load the configured program into the device, or set `stages` and \
+                      `stage_entries` of the offload to those of the device";
+        Self::ProgramRefused { reason, advice }
     }
 
     /// Returns the words about the device in the log.
@@ -215,8 +217,14 @@ mod tests {
              entries are configured: no such program: load the configured program into the device, \
              or set `stages` and `stage_entries` of the offload to those of the device"
         );
+        assert_eq!(
+            text(None, &status),
+            "the device refused the program: 4 stages of 64 entries are configured: no such \
+             program: load the configured program into the device, or set `stages` and \
+             `stage_entries` of the offload to those of the device"
+        );
         // Other stages would not help here.
-        for running in [None, Some(Schema::default()), Some(schema(4, 64))] {
+        for running in [Some(Schema::default()), Some(schema(4, 64))] {
             assert_eq!(
                 text(running.as_ref(), &status),
                 "the device refused the program: no such program: load the configured program into \
