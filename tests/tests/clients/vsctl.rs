@@ -406,6 +406,9 @@ fn fail_mode_decides_about_the_normal_rule() {
         let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
         fixture.done("add-br br0");
         assert!(rules().contains("actions=NORMAL"), "{}", rules());
+        let derived_id = fixture.done("get Bridge br0 datapath_id");
+        fixture.done("set Bridge br0 other_config:datapath-id=0000000000000000");
+        assert_eq!(fixture.done("get Bridge br0 datapath_id"), derived_id, "0 is no datapath id");
         // A new datapath id removes no rule.
         fixture.done("set Bridge br0 other_config:datapath-id=00000000000000ab");
         assert_eq!(fixture.done("get Bridge br0 datapath_id"), "\"00000000000000ab\"");

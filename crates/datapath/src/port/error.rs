@@ -38,10 +38,25 @@ pub enum PortError {
         name: String,
     },
     /// The name is no valid name of a device: the operator chooses another name.
-    #[error("{name:?} is not a device name: use 1 to 15 bytes without slash, colon or space")]
+    #[error(
+        "{name:?} is not a device name: use 1 to 15 bytes without slash, colon or space, such as the \
+         first name of the device in `ip link`"
+    )]
     BadName {
         /// The refused name.
         name: String,
+    },
+    /// The name is a second name of a device, and too long for a port.
+    #[error(
+        "{name:?} has {length} bytes, and a device name has at most 15: use {first}, the first name \
+         of the device",
+        length = name.len()
+    )]
+    LongName {
+        /// The refused name.
+        name: String,
+        /// The first name of the device.
+        first: String,
     },
     /// Another program uses the device, or the device is of another kind.
     #[error(

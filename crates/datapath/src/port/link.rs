@@ -4,12 +4,22 @@
 //!
 //! Source: rtnetlink(7), Linux `include/uapi/linux/if_link.h`.
 
-use std::{collections::BTreeMap, ffi::c_uint, io};
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, c_uint},
+    io,
+};
 
 use nix::net::if_::if_indextoname;
 
 use super::netlink::{NetlinkAnswer, NetlinkRequest, attributes};
 
+/// Attribute of a link: its first name, with a zero byte at the end.
+const IFLA_IFNAME: u16 = 3;
+/// Attribute of a request for a link: one of its names, with a zero byte at the end.
+const IFLA_ALT_IFNAME: u16 = 53;
+/// Length of the header of an attribute.
+const ATTRIBUTE_HEADER: usize = 4;
 /// Attribute of a link: the bridge, bond or team that has it as a member.
 const IFLA_MASTER: u16 = 10;
 /// Attribute of a link: 1 if it has a carrier.
@@ -42,10 +52,15 @@ impl LinkMessage {
         let mut content = vec![0; 4];
         content.extend(device.to_ne_bytes());
         content.resize(LINK_HEADER, 0);
+        Self::request(&content)
+    }
+
+    /// Sends a request for a device, with a header and attributes.
+    fn request(content: &[u8]) -> Option<Self> {
         let request = NetlinkRequest {
             kind: libc::RTM_GETLINK,
             flags: 0,
-            content: &content,
+            content,
             answer: NetlinkAnswer::One(libc::RTM_NEWLINK),
         };
         let mut link = None;
@@ -57,6 +72,23 @@ impl LinkMessage {
     pub(super) fn find_attribute(&self, wanted: u16) -> Option<&[u8]> {
         Some(attributes(self.0.get(LINK_HEADER..)?).find(|(kind, _)| *kind == wanted)?.1)
     }
+}
+
+/// Returns the first name of the device with any name.
+///
+/// `None` if no device has the name, which may be longer than a first name.
+pub(super) fn first_name(name: &str) -> Option<String> {
+    let length = u16::try_from(ATTRIBUTE_HEADER + name.len() + 1).ok()?;
+    let mut content = vec![0; LINK_HEADER];
+    content.extend(length.to_ne_bytes());
+    content.extend(IFLA_ALT_IFNAME.to_ne_bytes());
+    content.extend(name.bytes());
+    // The zero byte, and the padding of the attribute.
+    content.push(0);
+    content.resize(content.len().next_multiple_of(4), 0);
+    let link = LinkMessage::request(&content)?;
+    let first = CStr::from_bytes_until_nul(link.find_attribute(IFLA_IFNAME)?).ok()?;
+    first.to_str().ok().map(str::to_owned)
 }
 
 /// Returns the bridge, bond or team that has a device as a member.
@@ -157,6 +189,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::port::check_device_name;
 
     const NONE: DeviceDrops = DeviceDrops { rx: 0, tx: 0 };
 
@@ -215,6 +248,16 @@ mod tests {
             assert_eq!(losses.find(index), Some(NONE));
             assert_eq!(DeviceLosses::of(index).0, BTreeMap::from([(index, NONE)]));
             assert_eq!(DeviceLosses::of(9999), DeviceLosses::default());
+            let second = "a-second-name-of-b9";
+            assert_eq!(first_name(second), None);
+            let added = ["link", "property", "add", "dev", "b9", "altname", second];
+            assert!(Command::new("ip").args(added).status().unwrap().success());
+            assert_eq!(first_name(second).as_deref(), Some("b9"));
+            assert_eq!(
+                check_device_name(second).unwrap_err().to_string(),
+                "\"a-second-name-of-b9\" has 19 bytes, and a device name has at most 15: use b9, \
+                 the first name of the device"
+            );
         });
         test.join().unwrap();
     }

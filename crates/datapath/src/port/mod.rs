@@ -59,4 +59,4 @@ pub use shunt_dpdk::{
 };
 pub use spec::{PortSpec, Repeat, open, open_inheriting};
 pub use stored::{DescriptorStore, NoDescriptorStore, StoredDescriptor};
-pub use sys::namespace_of_socket;
+pub use sys::{check_device_name, namespace_of_socket};

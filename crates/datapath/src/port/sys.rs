@@ -16,7 +16,7 @@ use std::{
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use super::PortError;
+use super::{PortError, link};
 use crate::packet::{
     buffer::{BURST, Packet},
     virtio::VirtioHeader,
@@ -34,7 +34,12 @@ impl DeviceName {
         if fits && name.bytes().all(|byte| is_legal(byte) && byte != b'%') {
             Ok(Self(name.to_owned()))
         } else {
-            Err(PortError::BadName { name: name.to_owned() })
+            let is_long = name.len() >= libc::IFNAMSIZ;
+            let (first, name) = (is_long.then(|| link::first_name(name)), name.to_owned());
+            Err(match first.flatten() {
+                Some(first) => PortError::LongName { name, first },
+                None => PortError::BadName { name },
+            })
         }
     }
 
@@ -51,6 +56,15 @@ impl DeviceName {
         }
         request
     }
+}
+
+/// Checks the name of a network device.
+///
+/// # Errors
+///
+/// If the name is no valid name of a device, or a second name that is too long for a port.
+pub fn check_device_name(name: &str) -> Result<(), PortError> {
+    DeviceName::new(name).map(drop)
 }
 
 pub(super) fn check_result(result: c_int) -> io::Result<c_int> {

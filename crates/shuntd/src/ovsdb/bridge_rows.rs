@@ -26,6 +26,14 @@ pub(super) fn table_names(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> V
     bridge.numbered_uuids("flow_tables").filter_map(name).collect()
 }
 
+/// Returns the datapath id of a bridge; empty: derived from the MAC address.
+///
+/// As in Open vSwitch, the id 0 counts as none.
+pub(super) fn datapath_id(bridge: RowView<'_>) -> String {
+    let given = bridge.entry("other_config", "datapath-id").unwrap_or_default();
+    if given == "0000000000000000" { String::new() } else { given.to_owned() }
+}
+
 /// Returns whether the switch accepts the name of a table.
 pub(super) fn is_table_name(name: &str) -> bool {
     let table_names = vec![format!("0:{name}")];

@@ -18,7 +18,9 @@ use super::{
     auto_lb::AutoLbRow,
     bfd::bfd as bfd_of,
     bonds::{BondRows, interfaces, refuse_wrong_bonds},
-    bridge_rows::{is_protocol, set_mac_table, set_snooping, table_limits, table_names},
+    bridge_rows::{
+        datapath_id, is_protocol, set_mac_table, set_snooping, table_limits, table_names,
+    },
     exports::{
         DesiredCollectorSets, ExportRows, RefusedExports, collector_sets as collector_sets_of,
         exports as exports_of,
@@ -248,7 +250,7 @@ impl DesiredBridges {
         let text = |key| row.entry("other_config", key).unwrap_or_default().to_owned();
         let mut options = BridgeOptions {
             name: name.to_owned(),
-            datapath_id: text("datapath-id"),
+            datapath_id: datapath_id(row),
             ..BridgeOptions::default()
         };
         // A wrong MAC address must not cost a bridge its ports and rules.

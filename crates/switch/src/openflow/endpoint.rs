@@ -48,6 +48,13 @@ pub enum EndpointError {
         /// The form of the addresses of the list.
         wanted: &'static str,
     },
+    /// The address of a controller has port 0.
+    #[error(
+        "`{0}` has port 0, on which no controller listens: use a port from 1 to 65535, such as \
+         {port}",
+        port = OPENFLOW_PORT
+    )]
+    NoPort(String),
     /// The list already has the address.
     #[error("`{0}` is given twice: remove one of them")]
     Repeated(String),
@@ -66,16 +73,23 @@ impl FromStr for ControllerEndpoint {
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let wrong = |wanted| EndpointError::Address { text: text.to_owned(), wanted };
+        let connect = |transport, rest, wanted| match connect(rest) {
+            Some(address) if address.port() == 0 => Err(EndpointError::NoPort(text.to_owned())),
+            Some(address) => Ok(Self::Connect(transport, address)),
+            None => Err(wrong(wanted)),
+        };
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
         match scheme {
-            "tcp" => connect(rest)
-                .map(|address| Self::Connect(ControllerTransport::Tcp, address))
-                .ok_or_else(|| wrong("an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653")),
-            "ssl" => connect(rest)
-                .map(|address| Self::Connect(ControllerTransport::Tls, address))
-                .ok_or_else(|| {
-                    wrong("an address like ssl:192.0.2.1:6653 or ssl:[2001:db8::1]:6653")
-                }),
+            "tcp" => connect(
+                ControllerTransport::Tcp,
+                rest,
+                "an address like tcp:127.0.0.1:6653 or tcp:[::1]:6653",
+            ),
+            "ssl" => connect(
+                ControllerTransport::Tls,
+                rest,
+                "an address like ssl:192.0.2.1:6653 or ssl:[2001:db8::1]:6653",
+            ),
             "ptcp" => listen(rest)
                 .map(|address| Self::Listen(ControllerTransport::Tcp, address))
                 .ok_or_else(|| wrong("an address like ptcp:6653 or ptcp:6653:127.0.0.1")),
@@ -201,6 +215,12 @@ mod tests {
             "ssl:localhost",
             "`ssl:localhost` is not an address like ssl:192.0.2.1:6653 or ssl:[2001:db8::1]:6653",
         );
+        check(
+            "tcp:192.0.2.1:0",
+            "`tcp:192.0.2.1:0` has port 0, on which no controller listens: use a port from 1 to \
+             65535, such as 6653",
+        );
+        check("ptcp:0", "ptcp:0:0.0.0.0");
         check("pssl:x", "`pssl:x` is not an address like pssl:6653 or pssl:6653:192.0.2.1");
         check(
             "tcp:localhost",

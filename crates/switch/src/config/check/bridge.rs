@@ -167,7 +167,7 @@ impl BridgeOptions {
     ///
     /// # Errors
     ///
-    /// If the configured id is not sixteen hexadecimal digits.
+    /// If the configured id is not sixteen hexadecimal digits, or is 0.
     pub fn datapath_id(&self) -> Result<u64, SwitchError> {
         if self.datapath_id.is_empty() {
             let [a, b, c, d, e, f] = self.mac()?;
@@ -176,11 +176,13 @@ impl BridgeOptions {
         // Number parsing would also accept a sign.
         let digits = self.datapath_id.len() == 16
             && self.datapath_id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let number = u64::from_str_radix(&self.datapath_id, 16).ok().filter(|_| digits);
+        let number = u64::from_str_radix(&self.datapath_id, 16).ok();
+        // Controllers and `ovs-ofctl` take 0 for no datapath id.
+        let number = number.filter(|id| digits && *id != 0);
         number.ok_or_else(|| SwitchError::Range {
             setting: "datapath_id",
             value: self.datapath_id.clone(),
-            range: "sixteen hexadecimal digits",
+            range: "sixteen hexadecimal digits that are not all 0",
         })
     }
 
@@ -328,5 +330,29 @@ mod tests {
             BridgeOptions { datapath_id: "+0000000000000c1".into(), ..BridgeOptions::default() };
         let mac = BridgeOptions { mac: "02:00:00:00:00:+1".into(), ..BridgeOptions::default() };
         assert!(datapath_id.datapath_id().is_err() && mac.mac().is_err());
+    }
+
+    #[test]
+    fn numbers_zero_that_name_nothing_are_refused() {
+        let check = |bridge: BridgeOptions| {
+            let bridge = BridgeOptions { name: "br0".into(), ..bridge };
+            bridge.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned())
+        };
+        let id = |id: &str| check(BridgeOptions { datapath_id: id.into(), ..Default::default() });
+        assert_eq!(id("0000000000000001"), "fine");
+        assert_eq!(
+            id("0000000000000000"),
+            "datapath_id = 0000000000000000: it must be sixteen hexadecimal digits that are not \
+             all 0"
+        );
+        let controller = |target: &str| {
+            check(BridgeOptions { controllers: vec![target.into()], ..Default::default() })
+        };
+        assert_eq!(controller("tcp:192.0.2.1:1"), "fine");
+        assert_eq!(
+            controller("ssl:192.0.2.1:0"),
+            "controllers[0]: bridge br0: `ssl:192.0.2.1:0` has port 0, on which no controller \
+             listens: use a port from 1 to 65535, such as 6653"
+        );
     }
 }

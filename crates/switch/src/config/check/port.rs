@@ -3,6 +3,7 @@
 use shunt_datapath::port::{
     af_packet::AfPacket,
     af_xdp::AfXdp,
+    check_device_name,
     memif::{MemifOptions, QUEUES_MAX},
 };
 
@@ -94,6 +95,7 @@ impl PortOptions {
                 check_vlan(setting, *vlan)?;
             }
         }
+        self.check_device()?;
         let problems = [
             self.vlan_problem(),
             self.policing_problem(),
@@ -107,6 +109,17 @@ impl PortOptions {
         };
         let port = self.name.clone();
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
+    }
+
+    /// Checks that a network device can have the name that is given as `device`.
+    fn check_device(&self) -> Result<(), ConfigError> {
+        let has_device = matches!(self.kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap);
+        if !has_device || self.device.is_empty() {
+            return Ok(());
+        }
+        check_device_name(&self.device).map_err(|source| {
+            ConfigError::at("device", SwitchError::Port { name: self.name.clone(), source })
+        })
     }
 
     /// Checks that the port can have its MTU if it is an AF_XDP port.
@@ -351,6 +364,12 @@ mod tests {
         let tap =
             PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
         assert_eq!(error_text(tap.clone()), "fine");
+        let on = |device: &str| error_text(PortOptions { device: device.into(), ..tap.clone() });
+        assert_eq!(on("fifteen-bytes-x"), "fine");
+        for device in ["twenty-two-bytes-xxxxx", "a/b"] {
+            let expected = format!("port p1: {device:?} is not a device name: use 1 to 15 bytes");
+            assert!(on(device).starts_with(&expected), "{}", on(device));
+        }
         let addressed = |mac: &str| error_text(PortOptions { mac: mac.into(), ..tap.clone() });
         assert_eq!(addressed("02:00:00:00:00:01"), "fine");
         assert!(addressed("zz").starts_with("mac = zz: it must be six octets"));
