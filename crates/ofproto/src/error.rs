@@ -209,6 +209,8 @@ error_codes! {
     MeterBand = standard(12, 8), "OFPMMFC_BAD_BAND", "unknown band type";
     MeterTableFull = standard(12, 10), "OFPMMFC_OUT_OF_METERS", "the bridge has too many meters: delete some first";
     MeterBandsFull = standard(12, 11), "OFPMMFC_OUT_OF_BANDS", "the meter has too many bands";
+    TableFeaturesTable = standard(13, 0), "OFPTFFC_BAD_TABLE",
+        "table features are those of one table: use tables 0 to 253";
     PropertyType = standard(13, 2), "OFPTFFC_BAD_TYPE", "unknown property";
     PropertyLength = standard(13, 3), "OFPTFFC_BAD_LEN", "a property has a wrong length";
     PropertyValue = standard(13, 4), "OFPBPC_BAD_VALUE",

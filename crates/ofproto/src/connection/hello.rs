@@ -108,13 +108,30 @@ mod tests {
         assert_eq!(agreement(Hello { version: 1, bitmap: Some(0) }), refused);
     }
 
+    /// Returns a hello of OpenFlow 1.3 with the given elements.
+    fn hello_with(elements: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(Header::LEN + elements.len()).unwrap();
+        let header = Header { version: 4, kind: 0, length, xid: Xid::NONE };
+        [&header.emit()[..], elements].concat()
+    }
+
     #[test]
     fn broken_hello_elements_are_ignored() {
         for element in [&[0, 1, 0, 0][..], &[0, 9, 0, 8, 1, 2, 3, 4], &[0, 1, 0, 200, 0], &[7]] {
-            let length = u16::try_from(Header::LEN + element.len()).unwrap();
-            let header = Header { version: 4, kind: 0, length, xid: Xid::NONE };
-            let frame = [&header.emit()[..], element].concat();
-            assert_eq!(agreement_on(&frame), AGREED, "{element:?}");
+            assert_eq!(agreement_on(&hello_with(element)), AGREED, "{element:?}");
         }
+    }
+
+    /// Open vSwitch replaces the versions at each bitmap that has one.
+    #[test]
+    fn the_last_version_bitmap_counts() {
+        let bitmaps = |[first, last]: [u8; 2]| {
+            agreement_on(&hello_with(
+                &[[0, 1, 0, 8, 0, 0, 0, first], [0, 1, 0, 8, 0, 0, 0, last]].concat(),
+            ))
+        };
+        assert_eq!(bitmaps([0x02, 0x10]), AGREED);
+        assert_eq!(bitmaps([0x10, 0x02]), incompatible_with("1.0"));
+        assert_eq!(bitmaps([0x10, 0]), AGREED);
     }
 }

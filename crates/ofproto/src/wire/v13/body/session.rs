@@ -15,11 +15,17 @@ const VERSION_BITMAP: u16 = 1;
 const ERROR_EXPERIMENTER: u16 = 0xffff;
 
 /// Reads the body of a hello, which always decodes: invalid elements are ignored.
+///
+/// Of several bitmaps, the last one with a version counts, as in Open vSwitch.
 pub(in crate::wire) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> Hello {
     let mut bitmap = None;
     while let Ok((kind, mut body)) = hello_element(reader) {
-        if kind == VERSION_BITMAP && bitmap.is_none() {
-            bitmap = body.u32().ok();
+        if kind == VERSION_BITMAP
+            && let Ok(versions) = body.u32()
+            // Bit 0 is no version.
+            && (versions > 1 || bitmap.is_none())
+        {
+            bitmap = Some(versions);
         }
     }
     *reader = ByteReader::new(&[]);

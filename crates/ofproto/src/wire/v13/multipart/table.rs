@@ -40,6 +40,8 @@ pub(super) fn put_statistics(out: &mut Vec<u8>, table: &TableStatistics) {
 
 /// Length of an entry without properties, in bytes.
 const ENTRY_LEN: usize = 64;
+/// `OFPTT_ALL`.
+const ALL_TABLES: u8 = 255;
 /// Length of a table name with its terminating zero, in bytes.
 const NAME_LEN: usize = 32;
 /// Instructions: goto-table, write-metadata, write/apply/clear-actions, meter.
@@ -75,8 +77,12 @@ pub(super) fn check_request(body: &mut ByteReader<'_>) -> Result<(), ErrorCode> 
     let properties_len = length.checked_sub(ENTRY_LEN).filter(|_| length.is_multiple_of(8));
     let properties_len = properties_len.ok_or(ErrorCode::PropertyLength)?;
     let mut check = || {
-        body.skip(ENTRY_LEN.saturating_sub(2))?;
+        let table = body.u8()?;
+        body.skip(ENTRY_LEN.saturating_sub(3))?;
         let mut properties = ByteReader::new(body.bytes(properties_len)?);
+        if table == ALL_TABLES {
+            return Err(ErrorCode::TableFeaturesTable);
+        }
         while !properties.is_empty() {
             check_property(&mut properties)?;
         }
@@ -173,4 +179,26 @@ fn put_fields(out: &mut Vec<u8>, kind: u16, choose: impl Fn(FieldId) -> bool) {
             out.put_u8(if has_mask { value_len.saturating_mul(2) } else { value_len });
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Open vSwitch checks the length, then the table, then the properties.
+    #[test]
+    fn features_of_all_tables_cannot_be_set() {
+        let entry = |table: u8, properties: &[u8]| {
+            let mut entry = vec![0; ENTRY_LEN];
+            entry.extend_from_slice(properties);
+            entry[1] = u8::try_from(entry.len()).unwrap();
+            entry[2] = table;
+            check_request(&mut ByteReader::new(&entry))
+        };
+        let unknown = [0, 77, 0, 4, 0, 0, 0, 0];
+        assert_eq!(entry(ALL_TABLES, &[]), Err(ErrorCode::TableFeaturesTable));
+        assert_eq!(entry(ALL_TABLES, &unknown), Err(ErrorCode::TableFeaturesTable));
+        assert_eq!(entry(3, &unknown), Err(ErrorCode::PropertyType));
+        assert_eq!(entry(3, &[]), Err(ErrorCode::TableFeaturesPermission));
+    }
 }
