@@ -421,6 +421,28 @@ fn a_renamed_device_takes_its_port_down() {
     assert!(wait_until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
 }
 
+/// A second name can move to a device that has a port of its own.
+#[test]
+fn a_port_explains_that_its_second_name_moved() {
+    let Some(hosts) = hosts("second", 1) else { return };
+    let ip = |line: &str| hosts.middle.run("ip", &line.split(' ').collect::<Vec<_>>());
+    ip("link add x0 type veth peer name y0");
+    ip("link property add dev x0 altname second");
+    for port in ["second", "y0"] {
+        text(&hosts.daemon.shuntctl(&["add-port", "br0", port]));
+    }
+    let shown = || text(&hosts.daemon.shuntctl(&["show"]));
+    ip("link property del dev x0 altname second");
+    let reason = "down: the device x0 no longer has the name second";
+    assert!(wait_until(|| shown().contains(reason)), "{}", shown());
+    ip("link property add dev y0 altname second");
+    let reason = "device second, which is y0 by another name, belongs to port y0 of bridge br0";
+    assert!(wait_until(|| shown().contains(reason)), "{}", shown());
+    ip("link property del dev y0 altname second");
+    ip("link property add dev x0 altname second");
+    assert!(wait_until(|| !shown().contains(reason)), "{}", shown());
+}
+
 /// Ports lose their learned addresses when they get other devices.
 ///
 /// The hosts know each other's addresses and ask for none. So the switch learns no address during

@@ -62,6 +62,8 @@ pub struct HostDevice {
     pub(super) name: DeviceName,
     /// Index of the device when it was opened.
     pub(super) index: c_uint,
+    /// True if the device had another first name when it was opened.
+    is_second_name: bool,
     /// The MTU that was refused when the device was opened.
     pub(super) mtu_refusal: Option<MtuRefusal>,
 }
@@ -118,7 +120,19 @@ pub struct DeviceReading {
 }
 
 impl HostDevice {
-    /// Returns the reason why the device is lost: it was removed or renamed.
+    /// Creates a device that the kernel finds by `name` and by `index`.
+    pub(super) fn new(control: OwnedFd, name: DeviceName, index: c_uint) -> Self {
+        let first = sys::device_name(control.as_fd(), index).ok().flatten();
+        let is_second_name = first.is_some_and(|first| first != name.as_str());
+        Self { control, name, index, is_second_name, mtu_refusal: None }
+    }
+
+    /// Returns this device with the MTU that was refused when it was opened.
+    pub(super) fn with_mtu_refusal(self, mtu_refusal: Option<MtuRefusal>) -> Self {
+        Self { mtu_refusal, ..self }
+    }
+
+    /// Returns the reason why the device is lost: it was removed, or has lost its name.
     ///
     /// A device that the kernel does not name for another reason is not lost. A device with several
     /// names is not lost while it has the name of the port.
@@ -129,6 +143,9 @@ impl HostDevice {
             || sys::device_index(control, &self.name).is_ok_and(|index| index == self.index);
         match sys::device_name(control, self.index).ok()? {
             Some(name) if name == device || has_name() => None,
+            Some(name) if self.is_second_name => {
+                Some(format!("the device {name} no longer has the name {device}"))
+            }
             Some(name) => Some(format!("the device {device} was renamed to {name}")),
             None => Some("the device has vanished".to_owned()),
         }
@@ -191,8 +208,8 @@ impl HostDevice {
 
     fn try_clone(&self) -> Option<Self> {
         let control = self.control.try_clone().ok()?;
-        let (name, mtu_refusal) = (self.name.clone(), self.mtu_refusal);
-        Some(Self { control, name, index: self.index, mtu_refusal })
+        let Self { index, is_second_name, mtu_refusal, .. } = *self;
+        Some(Self { control, name: self.name.clone(), index, is_second_name, mtu_refusal })
     }
 }
 
@@ -203,7 +220,7 @@ impl DeviceMtu {
         let name = DeviceName::new(device).ok()?;
         let control = sys::request_socket().ok()?;
         let index = sys::device_index(control.as_fd(), &name).ok()?;
-        let device = HostDevice { control, name, index, mtu_refusal: None };
+        let device = HostDevice::new(control, name, index);
         let mtu = device.mtu()?;
         Some(Self { device, mtu })
     }
@@ -298,7 +315,7 @@ fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool
         setns(namespace, CloneFlags::CLONE_NEWNET)?;
         let control = sys::request_socket()?;
         // The index of the device in the other namespace is unknown, and not needed.
-        let device = HostDevice { control, name, index: 0, mtu_refusal: None };
+        let device = HostDevice::new(control, name, 0);
         let state = device.state().ok_or(io::ErrorKind::NotFound)?;
         Ok((state, device.link_up()))
     };
@@ -383,7 +400,7 @@ mod tests {
             ip("link add a0 address 02:00:00:00:00:0a mtu 1400 type veth peer name b0");
             let (control, name) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
             let index = if_nametoindex("a0").unwrap();
-            let device = HostDevice { control, name, index, mtu_refusal: None };
+            let device = HostDevice::new(control, name, index);
             let read = || device.state();
             let reader = device.reader().unwrap();
             let mut expected =
@@ -499,7 +516,7 @@ mod tests {
         ip("link add a0 type veth peer name b0");
         let (control, name) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
         let index = if_nametoindex("a0").unwrap();
-        let device = HostDevice { control, name, index, mtu_refusal: None };
+        let device = HostDevice::new(control, name, index);
         assert_eq!(lost_without_descriptors(&device), None);
         ip("link del a0");
         assert_eq!(lost_without_descriptors(&device).as_deref(), Some("the device has vanished"));

@@ -165,7 +165,7 @@ impl Tap {
         }
         let is_persistent = settings.persistent;
         Ok(Self {
-            device: HostDevice { control, name, index, mtu_refusal },
+            device: HostDevice::new(control, name, index).with_mtu_refusal(mtu_refusal),
             mac,
             is_persistent,
             _claim: claim,

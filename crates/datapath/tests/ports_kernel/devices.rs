@@ -174,7 +174,7 @@ fn a_second_name_of_a_device_keeps_its_port() {
         ip("link set a0 name a1");
         assert_eq!(lost(), [None, None], "the second name stays");
         ip("link property del dev a1 altname second");
-        let reason = Some("the device second was renamed to a1".to_owned());
+        let reason = Some("the device a1 no longer has the name second".to_owned());
         assert_eq!(lost(), [reason.clone(), reason]);
     });
 }

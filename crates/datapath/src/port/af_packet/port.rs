@@ -74,7 +74,7 @@ impl AfPacket {
         refuse_member(&name, index)?;
         let claim = DeviceClaim::take("af_packet", &name, index)?;
         let mtu_refusal = try_mtu(control.as_fd(), &name, mtu);
-        let device = HostDevice { control, name, index, mtu_refusal };
+        let device = HostDevice::new(control, name, index).with_mtu_refusal(mtu_refusal);
         let loss = DeviceLoss::of_received(index);
         Ok(Self { device, mac, _claim: claim, rx_slots, inherited, sockets: None, loss })
     }

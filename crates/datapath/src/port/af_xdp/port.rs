@@ -121,7 +121,7 @@ impl AfXdp {
         let mtu = sys::mtu(control.as_fd(), &name).map_err(failed)?;
         let chunk = chunk_of(&name, mtu)?;
         let frame_max = Arc::new(AtomicU32::new(mtu + HEADER_MAX));
-        let device = HostDevice { control, name, index, mtu_refusal };
+        let device = HostDevice::new(control, name, index).with_mtu_refusal(mtu_refusal);
         let mut port = Self {
             device,
             mac,

@@ -3,16 +3,19 @@
 //! Devices are read without the lock of the ports, on a thread that may block, because a driver may
 //! take long to answer.
 
-use shunt_datapath::port::{DeviceReader, DeviceReading, PortWork};
+use shunt_datapath::port::{DeviceReader, DeviceReading, PortError, PortWork};
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tokio::task::spawn_blocking;
 use tracing::{debug, info, warn};
 
 use super::PortAttacher;
-use crate::ports::{
-    device::DeviceChange, device_users::HostAddresses, link_events::ChangedDevices,
-    port::BridgePort,
+use crate::{
+    error::{SwitchError, with_causes},
+    ports::{
+        device::DeviceChange, device_users::HostAddresses, link_events::ChangedDevices,
+        port::BridgePort,
+    },
 };
 
 /// The extent of a check: which devices are read.
@@ -116,10 +119,34 @@ impl PortAttacher {
             self.take_down(&name, &reason).await;
         }
         for (name, id, number) in ports.closed {
-            if self.open(&name).await.is_ok() {
-                info!("port {name}: the device has returned, so the port is up");
-                self.bridges.changed().add(id, number);
+            match self.open(&name).await {
+                Ok(()) => {
+                    info!("port {name}: the device has returned, so the port is up");
+                    self.bridges.changed().add(id, number);
+                }
+                Err(error) => self.note_failed_reopening(id, number, &error),
             }
+        }
+    }
+
+    /// Records the reason why a closed port cannot be opened again.
+    ///
+    /// The reason why its device was lost stays while there is no device of the name.
+    fn note_failed_reopening(&self, bridge: BridgeId, number: PortNo, error: &SwitchError) {
+        if matches!(error, SwitchError::Port { source: PortError::NoDevice { .. }, .. }) {
+            return;
+        }
+        let problem = with_causes(error);
+        let note = |port: &mut BridgePort| {
+            let is_new = port.problem.as_ref() != Some(&problem);
+            if is_new {
+                info!(reason = problem, "port {}: still down", port.settings.name);
+                port.problem = Some(problem);
+            }
+            is_new
+        };
+        if self.bridges.with_port(bridge, number, note) == Some(true) {
+            self.bridges.changed().note_port(bridge, number);
         }
     }
 
