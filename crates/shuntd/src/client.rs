@@ -274,7 +274,7 @@ fn change(
     Ok(())
 }
 
-/// Prints remarks of the daemon on standard error, as warnings: the change was made.
+/// Prints remarks of the daemon about a change that was made, as warnings.
 #[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn print_remarks(remarks: &str) {
     remarks.lines().for_each(|remark| eprintln!("warning: {remark}"));

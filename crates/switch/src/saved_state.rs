@@ -194,7 +194,7 @@ impl TableRequest {
 
 /// The requests that fill the tables of one bridge.
 struct BridgeRequests {
-    /// Number of saved rules, groups and meters, including those that are no valid texts.
+    /// Number of saved rules, groups and meters, including texts that are not valid.
     saved: usize,
     requests: Vec<TableRequest>,
 }
@@ -291,7 +291,7 @@ fn report_tables(
     }
 }
 
-/// Returns how many of the saved rules, groups and meters of a bridge it has now.
+/// Returns the number of restored rules, groups and meters, as text.
 fn restored_text(restored: usize, saved: usize) -> String {
     let objects = "rules, groups and meters restored";
     if restored == saved {

@@ -162,7 +162,7 @@ async fn an_authority_can_come_from_the_first_server() {
     talk(&client, &stranger).await.unwrap_err();
 }
 
-/// The files of a database replace those of the configuration, which may change meanwhile.
+/// The files of a database replace those of the configuration.
 #[test]
 fn replaced_files_return_as_last_configured() {
     let files = |key: &str| TlsFiles {

@@ -8,7 +8,7 @@ pub(super) fn port_problems(port: &Value) -> String {
     problems.into_iter().filter_map(Value::as_str).map(|problem| format!("; {problem}")).collect()
 }
 
-/// Returns the problems of a bridge, one line each: datapath id and management socket.
+/// Returns the problems of a bridge as lines: datapath id and management socket.
 pub(super) fn bridge_problems(bridge: &Value) -> String {
     let problems = [&bridge["datapath_id_problem"], &bridge["management_problem"]];
     let problems = problems.into_iter().filter_map(Value::as_str);

@@ -232,7 +232,7 @@ impl StateChange {
         self.text("")
     }
 
-    /// Returns the text of the change if it is refused, such as `port eth1: not removed`.
+    /// Returns the text of a refused change, such as `port eth1: not removed`.
     pub(super) fn refused_description(&self) -> String {
         self.text("not ")
     }
