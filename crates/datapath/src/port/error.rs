@@ -58,13 +58,22 @@ pub enum PortError {
         /// The first name of the device.
         first: String,
     },
-    /// Another program uses the device, or the device is of another kind.
+    /// Another program uses the TAP device, or the device has only one queue.
     #[error(
         "{name} cannot be opened as a TAP device: another program holds its queues, or it was \
          created without `multi_queue`. For a virtual machine let the hypervisor create the \
          device, and attach it with type af_packet"
     )]
     InUse {
+        /// Name of the device.
+        name: String,
+    },
+    /// The device exists, and is of another kind than a TAP.
+    #[error(
+        "{name} exists, and is no TAP device: choose another name for the TAP, or attach {name} with \
+         type af_packet"
+    )]
+    NotTap {
         /// Name of the device.
         name: String,
     },

@@ -22,6 +22,10 @@ const IFLA_ALT_IFNAME: u16 = 53;
 const ATTRIBUTE_HEADER: usize = 4;
 /// Attribute of a link: the bridge, bond or team that has it as a member.
 const IFLA_MASTER: u16 = 10;
+/// Attribute of a link: its kind and settings of the kind.
+const IFLA_LINKINFO: u16 = 18;
+/// Attribute in `IFLA_LINKINFO`: the name of the kind, such as `veth`.
+const IFLA_INFO_KIND: u16 = 1;
 /// Attribute of a link: 1 if it has a carrier.
 const IFLA_CARRIER: u16 = 33;
 /// The request for statistics of links.
@@ -104,6 +108,14 @@ pub(super) fn master(device: c_uint) -> Option<String> {
 pub(super) fn has_carrier(device: c_uint) -> bool {
     let message = LinkMessage::ask(device);
     message.is_some_and(|message| message.find_attribute(IFLA_CARRIER) == Some(&[1]))
+}
+
+/// Returns whether a device is a TAP or TUN; `None` if the kernel does not answer.
+pub(super) fn is_tap(device: c_uint) -> Option<bool> {
+    let message = LinkMessage::ask(device)?;
+    // A network card has no kind.
+    let info = message.find_attribute(IFLA_LINKINFO).unwrap_or_default();
+    Some(attributes(info).any(|(kind, value)| kind == IFLA_INFO_KIND && value == b"tun\0"))
 }
 
 /// The packets that the kernel dropped at a device.

@@ -126,8 +126,11 @@ impl Tap {
         };
         let failed = failing("bring up");
         let control = sys::request_socket().map_err(failed)?;
-        if existing.is_some() {
+        if let Some(index) = existing {
             refuse_other_link(control.as_fd(), &name)?;
+            if link::is_tap(index) == Some(false) {
+                return Err(PortError::NotTap { name: name.as_str().to_owned() });
+            }
         }
         let claim = existing.map(|index| DeviceClaim::take("tap", &name, index)).transpose()?;
         let inherited = accepted(name.as_str(), inherited, |stored| check_queue(&stored.fd, &name));

@@ -193,6 +193,23 @@ fn a_renamed_device_is_lost() {
     });
 }
 
+#[test]
+fn another_kind_of_device_is_no_tap() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        for device in ["a0", "lo"] {
+            let device = device.to_owned();
+            let settings = TapSettings::default();
+            let error = open(&PortSpec::Tap { device: device.clone(), settings }, 0).err();
+            let expected = format!(
+                "{device} exists, and is no TAP device: choose another name for the TAP, or attach \
+                 {device} with type af_packet"
+            );
+            assert_eq!(error.map(|error| error.to_string()), Some(expected));
+        }
+    });
+}
+
 /// Another program, such as a hypervisor, holds a queue of a TAP.
 ///
 /// A second queue would take packets from that program.

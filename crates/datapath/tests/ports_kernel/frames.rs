@@ -376,7 +376,7 @@ fn a_missing_device_is_named() {
         ) else {
             panic!("the port was opened")
         };
-        assert!(matches!(error, PortError::InUse { .. }), "{error:?}");
+        assert!(matches!(error, PortError::NotTap { .. }), "{error:?}");
     });
 }
 
