@@ -128,6 +128,15 @@ error_codes! {
         "the switch does not support this action of the experimenter";
     ActionOutPort = standard(2, 4), "OFPBAC_BAD_OUT_PORT", "the output port is not allowed here";
     ActionArgument = standard(2, 5), "OFPBAC_BAD_ARGUMENT", "an action argument is out of range";
+    LearnFlags = standard(2, 5), "OFPBAC_BAD_ARGUMENT",
+        "learn has unknown flags: set only send_flow_rem (1), delete_learned (2), and in learn2 write_result (4)";
+    LearnTable = standard(2, 5), "OFPBAC_BAD_ARGUMENT", "the table of learn does not exist: use tables 0 to 253";
+    LearnSpecification = standard(2, 5), "OFPBAC_BAD_ARGUMENT",
+        "a specification of learn has reserved bits or an unknown kind: copy a field or value to a match or \
+         field, or output a field";
+    LearnResult = standard(2, 5), "OFPBAC_BAD_ARGUMENT",
+        "learn2 has an offset of the result without the flag write_result (4): set the flag, or clear the offset";
+    LearnPadding = standard(2, 5), "OFPBAC_BAD_ARGUMENT", "learn has padding that is not zero: clear it";
     ActionTooMany = standard(2, 7), "OFPBAC_TOO_MANY", "too many actions, or actions nested too deeply";
     ActionOutGroup = standard(2, 9), "OFPBAC_BAD_OUT_GROUP", "the group does not exist: add it first";
     ActionInconsistent = standard(2, 10), "OFPBAC_MATCH_INCONSISTENT",
@@ -147,7 +156,8 @@ error_codes! {
     InstructionUnknown = standard(3, 0), "OFPBIC_UNKNOWN_INST", "unknown instruction";
     InstructionUnsupported = standard(3, 1), "OFPBIC_UNSUP_INST",
         "an instruction as an action is allowed in apply_actions of a rule only";
-    InstructionTableId = standard(3, 2), "OFPBIC_BAD_TABLE_ID", "goto_table must lead to a higher table";
+    InstructionTableId = standard(3, 2), "OFPBIC_BAD_TABLE_ID",
+        "the table of goto_table does not exist: name a higher table, at most 253";
     InstructionExperimenter = standard(3, 5), "OFPBIC_BAD_EXPERIMENTER",
         "unknown instruction experimenter: none is supported";
     InstructionLength = standard(3, 7), "OFPBIC_BAD_LEN",

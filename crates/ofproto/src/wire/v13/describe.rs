@@ -1,7 +1,7 @@
 //! Short texts of messages for the log, also of messages that cannot be decoded.
 //!
 //! The log line of a refused request shows the content of the request. If decoding failed, the text
-//! has the fields of fixed position, the match if it is legal, and the first illegal action.
+//! has the fields of fixed position, the match or its first mistake, and the first illegal action.
 
 use std::fmt::Write;
 
@@ -17,7 +17,8 @@ use super::{
     codec::decode,
     instruction::find_bad_instruction,
     kind,
-    oxm::read_match,
+    multipart::multipart_type,
+    oxm::{find_bad_field, read_match},
 };
 use crate::{
     message::{Message, RoleName},
@@ -26,6 +27,10 @@ use crate::{
 
 /// Maximum length of a text in bytes.
 const TEXT_LEN_MAX: usize = 240;
+/// Length of the header of a multipart request after its type (`ofp_multipart_request`).
+const MULTIPART_HEADER_LEN: usize = 6;
+/// Length of the filters before a match (`ofp_flow_stats_request`).
+const RULE_FILTER_LEN: usize = 32;
 
 /// Returns a text such as `flow_mod add table=1,tcp,tp_dst=80 actions=output:2`.
 pub(crate) fn describe(frame: &[u8]) -> String {
@@ -215,7 +220,7 @@ fn raw_detail(header: &Header, body: &[u8]) -> Option<String> {
         kind::GROUP_MOD => raw_group_mod(&mut body),
         kind::METER_MOD => raw_meter_mod(&mut body),
         kind::PACKET_OUT => raw_packet_out(&mut body),
-        kind::MULTIPART_REQUEST => body.u16().map(|kind| format!("type={kind}")),
+        kind::MULTIPART_REQUEST => raw_multipart(&mut body),
         kind::EXPERIMENTER => raw_experimenter(&mut body),
         _ => return None,
     };
@@ -233,8 +238,12 @@ fn raw_flow_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError>
     let command = read_command(number)
         .map_or_else(|_| format!("command={number}"), |own| command(own).into());
     let mut text = format!("{command} table={table},priority={priority}");
+    let bytes = body.clone();
     let Ok(matching) = read_match(body) else {
-        text += ",(a match that is not legal)";
+        match find_bad_field(bytes) {
+            Some(mistake) => _ = write!(text, " ({mistake})"),
+            None => text += ",(a match that is not legal)",
+        }
         return Ok(text);
     };
     let matching = format_match(&matching, &NoPortNames);
@@ -243,6 +252,21 @@ fn raw_flow_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError>
     }
     if let Some(bad) = find_bad_instruction(body.rest()) {
         let _ = write!(text, " ({bad})");
+    }
+    Ok(text)
+}
+
+/// Describes a multipart request that cannot be decoded.
+fn raw_multipart(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
+    let number = body.u16()?;
+    let mut text = format!("type={number}");
+    let has_match = matches!(number, multipart_type::FLOW | multipart_type::AGGREGATE);
+    // The match follows the header of the request, and the other filters of rules.
+    if has_match
+        && body.skip(MULTIPART_HEADER_LEN + RULE_FILTER_LEN).is_ok()
+        && let Some(mistake) = find_bad_field(body.clone())
+    {
+        let _ = write!(text, " ({mistake})");
     }
     Ok(text)
 }
@@ -334,8 +358,23 @@ mod tests {
             "flow_mod add table=1,priority=5,ip (instruction 2 of type 99)",
         );
         check(
-            &format!("{ADD}0001000a 80003f02 0800 000000000000"),
+            &format!("{ADD}0001000a 80007e02 0800 000000000000"),
+            "flow_mod add table=1,priority=5 (field 63 of class 0x8000 with 2 bytes is not a field \
+             that can be matched)",
+        );
+        check(
+            &format!("{ADD}0000000a 80000a02 0800 000000000000"),
             "flow_mod add table=1,priority=5,(a match that is not legal)",
+        );
+        check(
+            &format!("{ADD}{matching}00010008ff000000"),
+            "flow_mod add table=1,priority=5,ip (instruction 1, goto_table:255)",
+        );
+        let field = "0004001800000000 0019001080007e02 0800000000000000";
+        check(
+            &format!("{ADD}{matching}{field}"),
+            "flow_mod add table=1,priority=5,ip (action 1 of type 25: field 63 of class 0x8000 with \
+             2 bytes is not a field that can be matched)",
         );
         check("040e0000 00000007 0000", "flow_mod of 10 bytes");
     }
@@ -346,6 +385,13 @@ mod tests {
         check("04040000 00000007 00002320 00000012", "experimenter experimenter=0x2320,type=18");
         check("04630000 00000007", "message of type 99");
         check("04120000 00000007 0063000000000000", "multipart_request type=99");
+        let filters = "ff000000 ffffffff ffffffff 00000000 0000000000000000 0000000000000000";
+        let unknown = "0001000a 80007e02 0800 000000000000";
+        check(
+            &format!("04120000 00000007 0001000000000000 {filters} {unknown}"),
+            "multipart_request type=1 (field 63 of class 0x8000 with 2 bytes is not a field that can \
+             be matched)",
+        );
         check(
             "04180000 00000007 00000002 00000000 0000000000000005",
             "role_request master generation_id=5",

@@ -146,7 +146,11 @@ pub(super) fn find_bad_instruction(bytes: &[u8]) -> Option<String> {
             return Some(bad.to_string());
         }
         if read_one(kind, &mut body.clone(), &mut Instructions::default()).is_err() {
-            return Some(format!("instruction {position} of type {kind}"));
+            let target = body.rest().first().filter(|_| kind == instruction_type::GOTO_TABLE);
+            return Some(match target {
+                Some(table) => format!("instruction {position}, goto_table:{table}"),
+                None => format!("instruction {position} of type {kind}"),
+            });
         }
     }
     None

@@ -28,6 +28,17 @@ pub(crate) fn read_match(reader: &mut ByteReader<'_>) -> Result<Match, ErrorCode
     oxm::decode_match(tlvs).map_err(match_error)
 }
 
+/// Returns the first mistake in the fields of an `ofp_match`, for the log.
+pub(crate) fn find_bad_field(mut reader: ByteReader<'_>) -> Option<OxmError> {
+    let (kind, tlvs) = match_frame(&mut reader).ok()?;
+    if kind == MATCH_OXM { oxm::decode_match(tlvs).err() } else { None }
+}
+
+/// Returns the mistake in one field with its value, for the log.
+pub(super) fn find_bad_value(entry: &[u8]) -> Option<OxmError> {
+    oxm::decode_field(entry).err()
+}
+
 /// Splits a match into its type and its OXM fields.
 fn match_frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, &'a [u8]), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);

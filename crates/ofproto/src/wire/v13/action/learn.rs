@@ -78,15 +78,18 @@ pub(super) fn read(
         }
         result = read_result(body, offset, flags & flag::WRITE_RESULT != 0)?;
     }
-    if must_be_zero != 0 || flags & !known != 0 {
-        return Err(ErrorCode::ActionArgument);
+    if flags & !known != 0 {
+        return Err(ErrorCode::LearnFlags);
+    }
+    if must_be_zero != 0 {
+        return Err(ErrorCode::LearnPadding);
     }
     Ok(LearnAction {
         idle_timeout,
         hard_timeout,
         priority,
         cookie,
-        table: TableId::new(table).ok_or(ErrorCode::ActionArgument)?,
+        table: TableId::new(table).ok_or(ErrorCode::LearnTable)?,
         fin_idle_timeout,
         fin_hard_timeout,
         send_flow_removed: flags & flag::SEND_FLOW_REM != 0,
@@ -108,7 +111,7 @@ fn read_result(
             writable(subfield::bits(field, offset, 1)?).map(Some)
         }
         false if offset == 0 => Ok(None),
-        false => Err(ErrorCode::ActionArgument),
+        false => Err(ErrorCode::LearnResult),
     }
 }
 
@@ -122,7 +125,7 @@ fn read_specs(body: &mut ByteReader<'_>) -> Result<Box<[LearnSpec]>, ErrorCode> 
         specs.push(read_spec(body, header)?);
     }
     let is_padding = body.rest().iter().all(|byte| *byte == 0);
-    if is_padding { Ok(specs.into()) } else { Err(ErrorCode::ActionArgument) }
+    if is_padding { Ok(specs.into()) } else { Err(ErrorCode::LearnPadding) }
 }
 
 fn read_spec(body: &mut ByteReader<'_>, header: u16) -> Result<LearnSpec, ErrorCode> {
@@ -133,7 +136,7 @@ fn read_spec(body: &mut ByteReader<'_>, header: u16) -> Result<LearnSpec, ErrorC
         _ => false,
     };
     if !is_known || header & spec::RESERVED != 0 {
-        return Err(ErrorCode::ActionArgument);
+        return Err(ErrorCode::LearnSpecification);
     }
     let bits = header & spec::WIDTH;
     let source_len = if is_value { value_len(bits) } else { PLACE_LEN };
@@ -217,5 +220,29 @@ fn put_spec(out: &mut Vec<u8>, learn: &LearnSpec) {
     match &learn.target {
         LearnTarget::Match(target) | LearnTarget::Load(target) => put_in_place(out, *target),
         LearnTarget::Output => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_names_the_wrong_argument() {
+        // The timeouts, the priority and the cookie come first.
+        let check = |flags: u16, table: u8, rest: &[u8]| {
+            let body = [&[0; 14][..], &flags.to_be_bytes(), &[table], rest].concat();
+            read(&mut ByteReader::new(&body), LearnVersion::Short).map(drop)
+        };
+        // The padding, and the timeouts after FIN.
+        let usual = [0, 0, 0, 0, 0];
+        assert_eq!(check(3, 253, &usual), Ok(()));
+        assert_eq!(check(4, 253, &usual), Err(ErrorCode::LearnFlags));
+        assert_eq!(check(3, 254, &usual), Err(ErrorCode::LearnTable));
+        assert_eq!(check(3, 253, &[1, 0, 0, 0, 0]), Err(ErrorCode::LearnPadding));
+        assert_eq!(check(3, 253, &[0, 0, 0, 0, 0, 0, 0, 1]), Err(ErrorCode::LearnPadding));
+        assert_eq!(check(3, 253, &[0, 0, 0, 0, 0, 0xc0, 1]), Err(ErrorCode::LearnSpecification));
+        // All of them have the number that Open vSwitch sends.
+        assert_eq!(ErrorCode::LearnTable.number(), ErrorCode::ActionArgument.number());
     }
 }

@@ -1,7 +1,7 @@
 //! Action lists, and the actions of the standard.
 
 use bytes::BufMut;
-use shunt_flow::{FieldId, PortNo};
+use shunt_flow::{FieldId, PortNo, oxm::OxmError};
 use shunt_pipeline::{Action, GroupId};
 
 use super::{
@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    wire::{ByteReader, MessageLengthError, v10, v13::length},
+    wire::{
+        ByteReader, MessageLengthError, v10,
+        v13::{length, oxm::find_bad_value},
+    },
 };
 
 /// Reads an action list to its end.
@@ -205,16 +208,19 @@ pub(crate) struct BadAction {
     kind: u16,
     /// Experimenter and its action number.
     experimenter: Option<(u32, u16)>,
+    /// The mistake in the field of `OFPAT_SET_FIELD`.
+    field: Option<OxmError>,
 }
 
 impl std::fmt::Display for BadAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { position, kind, experimenter } = self;
-        match experimenter {
-            Some((id, number)) => {
+        let Self { position, kind, experimenter, field } = self;
+        match (experimenter, field) {
+            (Some((id, number)), _) => {
                 write!(f, "action {position} of experimenter {id:#x}, type {number}")
             }
-            None => write!(f, "action {position} of type {kind}"),
+            (None, Some(mistake)) => write!(f, "action {position} of type {kind}: {mistake}"),
+            (None, None) => write!(f, "action {position} of type {kind}"),
         }
     }
 }
@@ -231,10 +237,11 @@ pub(crate) fn find_bad_action(bytes: &[u8], format: ActionFormat) -> Option<BadA
         let mut id = body.clone();
         let mut experimenter = || Some((id.u32().ok()?, id.u16().ok()?));
         let experimenter = if kind == action_type::EXPERIMENTER { experimenter() } else { None };
+        let field = if kind == action_type::SET_FIELD { find_bad_value(body.rest()) } else { None };
         let position_in = Position { depth: 0, format };
         let is_bad = nicira::find_metadata(kind, &body).is_none()
             && read_one(&mut Vec::new(), kind, body, position_in).is_err();
-        is_bad.then_some(Some(BadAction { position, kind, experimenter }))
+        is_bad.then_some(Some(BadAction { position, kind, experimenter, field }))
     })?
 }
 
