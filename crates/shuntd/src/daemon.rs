@@ -159,6 +159,8 @@ enum DaemonError {
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
     Running(String, String),
+    #[error("{0}")]
+    RunDir(String),
     // The report prints the error of the operating system in a separate line.
     #[error("cannot {doing}")]
     System { doing: String, source: io::Error },
@@ -181,6 +183,7 @@ impl DaemonError {
             | Self::Sandbox(_) => ExitCode::from(2),
             Self::Running(..) | Self::StateTaken(_) => ExitCode::from(3),
             Self::Switch(_)
+            | Self::RunDir(_)
             | Self::Nic(_)
             | Self::Ovsdb(_)
             | Self::Http(_)
@@ -193,6 +196,7 @@ impl From<ClaimError> for DaemonError {
     fn from(error: ClaimError) -> Self {
         match error {
             ClaimError::System { doing, source } => Self::System { doing, source },
+            ClaimError::Unusable { .. } => Self::RunDir(error.to_string()),
             ClaimError::Taken { ref folder, .. } => {
                 Self::Running(error.to_string(), folder.clone())
             }

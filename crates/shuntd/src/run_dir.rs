@@ -46,6 +46,14 @@ pub(crate) enum ClaimError {
         /// Path of the run directory.
         folder: String,
     },
+    /// The directory cannot be a run directory.
+    #[error("--run-dir {folder}: {problem}")]
+    Unusable {
+        /// Path of the run directory.
+        folder: String,
+        /// The reason, and the way to correct it.
+        problem: String,
+    },
     /// A system call failed.
     #[error("cannot {doing}")]
     System {
@@ -82,11 +90,19 @@ impl RunDir {
         inherited: &BTreeSet<SocketInode>,
     ) -> Result<Self, ClaimError> {
         let shown = folder.display();
+        let own_socket = control_socket_path(folder, &std::process::id().to_string());
+        let length = own_socket.as_os_str().len();
+        if length > SOCKET_PATH_MAX {
+            let problem = format!(
+                "the path of the control socket in it has {length} bytes, and a socket has at most \
+                 {SOCKET_PATH_MAX}: name a directory with a shorter path"
+            );
+            return Err(ClaimError::Unusable { folder: shown.to_string(), problem });
+        }
         let made = fs::create_dir_all(folder);
-        made.map_err(|source| ClaimError::System { doing: format!("create {shown}"), source })?;
+        made.map_err(|source| refusal(folder, format!("create {shown}"), source))?;
         let pid = pid_file(folder);
-        let failed =
-            |source| ClaimError::System { doing: format!("write {}", pid.display()), source };
+        let failed = |source| refusal(folder, format!("write {}", pid.display()), source);
         // A daemon creates its socket at the end of its start, and removes it before it stops.
         let has_no_socket = |process: &str| !control_socket_path(folder, process).exists();
         let lock = match LockFile::lock(&pid, has_no_socket).await {
@@ -96,7 +112,6 @@ impl RunDir {
             }
             Err(LockError::System(source)) => return Err(failed(source)),
         };
-        let own_socket = control_socket_path(folder, &std::process::id().to_string());
         let earlier_socket = control_socket_path(folder, &lock.earlier_id());
         let taken = lock_record(lock.file())
             .and_then(|()| remove_sockets(folder, &earlier_socket, inherited))
@@ -134,6 +149,25 @@ impl Drop for RunDir {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Longest path of a Unix socket in bytes (`sun_path`, unix(7)), without its zero byte.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// Returns the error of a system call in a run directory, with the advice for its user.
+fn refusal(folder: &Path, doing: String, source: io::Error) -> ClaimError {
+    let advice = match source.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "the path has a file: name a directory"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "the user of the daemon may not write there: give the directory to this user, start the \
+             daemon as its owner, or name another directory"
+        }
+        _ => return ClaimError::System { doing, source },
+    };
+    let problem = format!("cannot {doing}: {advice}");
+    ClaimError::Unusable { folder: folder.display().to_string(), problem }
 }
 
 /// Returns the control socket of the daemon in a run directory, from its pid file.
@@ -284,6 +318,25 @@ mod tests {
         }
         drop(claimed);
         assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_unusable_directory_is_refused_with_advice() {
+        let folder = tempfile::tempdir().unwrap();
+        let claim = async |path: &Path| {
+            let claimed = RunDir::claim(path, &BTreeSet::new()).await;
+            claimed.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        for path in [file.clone(), file.join("below")] {
+            let error = claim(&path).await;
+            assert!(error.ends_with("the path has a file: name a directory"), "{error}");
+        }
+        let error = claim(&folder.path().join("x".repeat(99))).await;
+        assert!(error.ends_with("at most 107: name a directory with a shorter path"), "{error}");
+        let error = refusal(&file, "write x".into(), io::ErrorKind::PermissionDenied.into());
+        assert!(error.to_string().contains("cannot write x: the user of the daemon may not"));
     }
 
     #[tokio::test]

@@ -128,6 +128,18 @@ pub enum SwitchError {
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
     },
+    /// A member of a bond has a key of its own for VLANs.
+    #[error(
+        "port {port}: its VLANs are those of its bond {bond}: remove `{key}`, and set it in the bond"
+    )]
+    MemberVlans {
+        /// Name of the port.
+        port: String,
+        /// Name of the bond.
+        bond: String,
+        /// The key of the port.
+        key: &'static str,
+    },
     /// No bond has this name.
     #[error("no bond {name}; existing bonds: {known}")]
     NoSuchBond {

@@ -140,7 +140,8 @@ fn nearest(name: &str) -> Option<&'static str> {
 /// The result is the known name with the fewest spelling errors in `name`: letters inserted,
 /// omitted, replaced or swapped. One error is allowed for each three letters of the shorter name,
 /// rounded up. Case is ignored. A `name` of more than 64 bytes is not compared, because it may be
-/// from a peer. Of names with equally many errors, one that begins with `name` is preferred.
+/// from a peer. Of names with equally many errors, one that begins with `name` is preferred. A known
+/// name with `name` after its last dot is preferred to all others, as `caches.idle_ms` for `idle_ms`.
 #[must_use]
 pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > NAME_LEN_MAX {
@@ -150,10 +151,14 @@ pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> O
     let slips_max = |known: &str| name.len().min(known.len()).div_ceil(3);
     let slips = |known: &str| strsim::osa_distance(&name, &known.to_lowercase());
     let scored = known.into_iter().map(|known| (slips(known), known));
-    let near = scored.filter(|(slips, known)| *slips <= slips_max(known));
+    let is_part = |known: &str| {
+        known.rsplit_once('.').is_some_and(|(_, part)| part.eq_ignore_ascii_case(&name))
+    };
+    let near = scored.filter(|(slips, known)| *slips <= slips_max(known) || is_part(known));
     // Of equally similar names, one that `name` begins is probably only not complete.
     let is_continued = |known: &str| known.to_lowercase().starts_with(&name);
-    near.min_by_key(|(slips, known)| (*slips, !is_continued(known))).map(|(_, known)| known)
+    near.min_by_key(|(slips, known)| (!is_part(known), *slips, !is_continued(known)))
+        .map(|(_, known)| known)
 }
 
 /// Longest name that is compared with the known names, in bytes.

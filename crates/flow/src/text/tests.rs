@@ -318,4 +318,5 @@ fn a_suggestion_differs_in_at_most_a_third() {
     // Both names differ by three letters.
     let keys = ["caches.index", "caches.idle_ms"];
     assert_eq!(nearest_of("caches.idle", keys), Some("caches.idle_ms"));
+    assert_eq!(nearest_of("idle_ms", keys), Some("caches.idle_ms"), "the section is missing");
 }

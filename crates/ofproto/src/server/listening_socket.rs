@@ -41,6 +41,8 @@ use crate::{
 /// In a full listener, a new connection takes the place of the one that [`ListenerPlaces`] selects.
 /// If all keep their places, the new connection is closed at once.
 pub(super) const CONNECTIONS_MAX: usize = 256;
+/// Longest path of a Unix socket in bytes (`sun_path`, unix(7)), without its zero byte.
+const PATH_MAX: usize = 107;
 /// Delay after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -149,8 +151,13 @@ impl UnixListenSocket {
     ///
     /// # Errors
     ///
-    /// If another process listens there, or the system refuses.
+    /// If another process listens there, the path is too long, or the system refuses.
     pub async fn bind(path: &Path) -> io::Result<Self> {
+        if path.as_os_str().len() > PATH_MAX {
+            let problem =
+                "the path of a socket has at most 107 bytes: choose a shorter directory or name";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
         let path = path.to_owned();
         let listener = match UnixListener::bind(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

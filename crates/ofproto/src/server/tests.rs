@@ -179,6 +179,8 @@ async fn stale_socket_is_replaced_then_removed() {
     let endpoint = server.listen_unix(UnixListenSocket::bind(&path).await.unwrap());
     let mut client = TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
     assert!(UnixListenSocket::bind(&path).await.is_err(), "another server listens here");
+    let long = UnixListenSocket::bind(&path.with_file_name("x".repeat(107))).await;
+    assert!(long.unwrap_err().to_string().contains("at most 107 bytes"));
     assert_eq!(client.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
     drop(endpoint);
     assert_eq!(client.receive().await, None);

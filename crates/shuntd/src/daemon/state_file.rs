@@ -174,6 +174,10 @@ impl StateFile {
                 return Err(StateReadError::Invalid(problem));
             }
         };
+        if text.trim_ascii().is_empty() {
+            let problem = format!("{} is not a state file of shuntd: it is empty", path.display());
+            return Err(StateReadError::Invalid(problem));
+        }
         // Only the key `format` is read: other keys of a newer format are not known.
         if let Ok(AnyStateFile { state: StateFormat { format } }) = serde_json::from_slice(&text)
             && format > SavedState::FORMAT
@@ -509,5 +513,8 @@ mod tests {
         fs::write(&path, "{}").unwrap();
         let error = StateFile::read(&path).unwrap_err().to_string();
         assert!(error.contains("state is not a state file of shuntd: missing field"), "{error}");
+        fs::write(&path, "\n").unwrap();
+        let error = StateFile::read(&path).unwrap_err().to_string();
+        assert!(error.ends_with("state is not a state file of shuntd: it is empty"), "{error}");
     }
 }

@@ -93,6 +93,15 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
              or off, or add a level for one target as in info,shunt_ofproto=debug"
         ));
     }
+    // The values of a span may contain commas.
+    let levels = filter.split(',').filter(|_| !filter.contains('['));
+    let mut levels = levels.filter_map(|part| Some(part.rsplit_once('=')?.1.trim()));
+    if let Some(word) = levels.find(|level| level.parse::<LevelFilter>().is_err()) {
+        return Err(format!(
+            "logging.filter = {filter:?}: {word:?} is not a level; use error, warn, info, debug, trace \
+             or off"
+        ));
+    }
     let wrong = |error| format!("logging.filter = {filter:?}: {error}; write for example `info`");
     EnvFilter::try_new(filter).map_err(wrong)
 }
@@ -119,6 +128,8 @@ mod tests {
             let error_text = check(filter).unwrap_err();
             assert!(error_text.contains("logging.filter"), "{filter}: {error_text}");
         }
+        let error_text = check("debug,foo=bar").unwrap_err();
+        assert!(error_text.contains("\"bar\" is not a level; use error"), "{error_text}");
         for filter in ["shunt_ofproto=debug", "garbage=", "a=b=c", "[span]=debug"] {
             let error_text = check(filter).unwrap_err();
             assert!(error_text.contains("a level for all other targets"), "{filter}: {error_text}");

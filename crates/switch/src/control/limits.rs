@@ -104,7 +104,10 @@ impl Structure {
     /// Sets the MTU of the device of a port.
     pub(crate) async fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
         if self.bridges.set_mtu(port, mtu).await? {
-            info!(mtu, "port {port}: MTU set");
+            match mtu {
+                0 => info!("port {port}: MTU left to the device"),
+                mtu => info!(mtu, "port {port}: MTU set"),
+            }
         }
         Ok(())
     }

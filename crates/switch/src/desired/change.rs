@@ -254,7 +254,10 @@ impl StateChange {
             Self::SetBfd(port) => format!("port {}: BFD {not}set", port.name),
             Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds {not}set"),
             Self::SetBond { bridge, bond } => format!("bond {}: {not}set on {bridge}", bond.name),
-            Self::SetMtu(port) => format!("port {}: MTU {not}set", port.name),
+            Self::SetMtu(port) if port.mtu == 0 => {
+                format!("port {}: MTU {not}left to the device", port.name)
+            }
+            Self::SetMtu(port) => format!("port {}: MTU {not}set to {}", port.name, port.mtu),
             Self::SetMac(port) => format!("port {}: MAC address {not}set", port.name),
             Self::RemoveMirror { bridge, name } => {
                 format!("mirror {name}: {not}removed from {bridge}")
@@ -308,5 +311,20 @@ fn with_both(
     let old = present.bridge(bridge).map_or_else(Arc::default, |old| Arc::clone(&old.options));
     if let Some(own) = state.bridge_mut(bridge) {
         change(&old, Arc::make_mut(&mut own.options));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_mtu_is_left_to_the_device() {
+        let text = |mtu| {
+            let port = PortOptions { name: "p1".into(), mtu, ..PortOptions::default() };
+            StateChange::SetMtu(Arc::new(port)).description()
+        };
+        assert_eq!(text(0), "port p1: MTU left to the device");
+        assert_eq!(text(1500), "port p1: MTU set to 1500");
     }
 }

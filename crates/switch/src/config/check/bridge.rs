@@ -287,7 +287,9 @@ mod tests {
         let local = check(&[bond("b1", &["p1", "br0"])], &[]);
         assert!(local.starts_with("bonds[0].members: "), "{local}");
         let tagged = check(from_ref(&one), &[PortOptions { tag: Some(5), ..port.clone() }]);
-        assert!(tagged.starts_with("ports[0].tag: port p1: its VLANs are those"), "{tagged}");
+        let expected = "ports[0].tag: port p1: its VLANs are those of its bond b1: remove `tag`, and \
+                        set it in the bond";
+        assert_eq!(tagged, expected);
         let patch = PortOptions { kind: PortType::Patch, peer: "q".into(), ..port };
         let patch = check(&[one], &[patch]);
         assert!(patch.starts_with("ports[0].type: port p1: a patch port"), "{patch}");

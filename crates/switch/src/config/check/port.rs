@@ -59,7 +59,8 @@ impl PortOptions {
                 (None, Some(_)) => "vlan_mode",
                 (None, None) => "trunks",
             };
-            (key, "its VLANs are those of its bond: remove the key, and set it in the bond")
+            let (port, bond) = (self.name.clone(), bond.name.clone());
+            return Some(ConfigError::at(key, SwitchError::MemberVlans { port, bond, key }));
         } else if self.priority_tags != PriorityTags::default() {
             ("priority_tags", "a member of a bond sends no priority tags: remove the key")
         } else {
