@@ -2,6 +2,7 @@
 
 pub(crate) mod bfd;
 pub(crate) mod caches;
+mod controllers;
 pub(crate) mod drops;
 pub(crate) mod evict;
 pub(crate) mod exports;
@@ -18,6 +19,7 @@ use shunt_switch::{MacStatus, MulticastEntryStatus};
 
 use crate::render::{
     bfd::bfd_state,
+    controllers::controller_state,
     exports::exports,
     nic::nic_line,
     problems::{bridge_problems, port_problems},
@@ -274,18 +276,6 @@ fn packet_ins(counts: &Value) -> Option<String> {
     }
 }
 
-/// Returns the state of a controller as text.
-fn controller_state(controller: &Value) -> String {
-    match word(&controller["state"]) {
-        "connected" => format!("connected, role {}", word(&controller["role"])),
-        "waiting" => {
-            let (reason, seconds) = (word(&controller["reason"]), count(&controller["retry_in_s"]));
-            format!("not connected: {reason}, next attempt in {seconds} s")
-        }
-        state => state.to_owned(),
-    }
-}
-
 /// Returns MAC addresses in the format of `ovs-appctl fdb/show`.
 pub(crate) fn macs(macs: &[MacStatus]) -> String {
     let mut text = " port  VLAN  MAC                Age\n".to_owned();
@@ -536,25 +526,6 @@ eviction thread: panicked; restart the daemon
             shown.contains(&format!("tag=5, {limits}, qos egress-policer cir=1000 cbs=500)")),
             "{shown}"
         );
-    }
-
-    #[test]
-    fn a_controller_is_shown_with_its_state() {
-        let controllers = json!([
-            {"target": "tcp:1.2.3.4", "state": "connected", "role": "master"},
-            {"target": "tcp:1.2.3.5", "state": "waiting", "reason": "connection refused", "retry_in_s": 4},
-            {"target": "tcp:1.2.3.6", "state": "connecting"},
-            {"target": "ptcp:6634", "state": "listening"},
-        ]);
-        let shown = show(&json!([{"name": "br0", "rules": 0, "controllers": controllers}]));
-        let lines: Vec<&str> = shown.lines().skip(1).map(str::trim).collect();
-        let expected = [
-            "controller tcp:1.2.3.4 (connected, role master)",
-            "controller tcp:1.2.3.5 (not connected: connection refused, next attempt in 4 s)",
-            "controller tcp:1.2.3.6 (connecting)",
-            "controller ptcp:6634 (listening)",
-        ];
-        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn bridge_status() -> BridgeStatus {
         controllers: vec![
             controller("tcp:192.0.2.1", ControllerState::Connected { role: "equal" }),
             controller("tcp:192.0.2.2", ControllerState::Connecting),
-            controller("ptcp:", ControllerState::Listening),
+            controller("ptcp:", ControllerState::Listening { port: None }),
         ],
         connections: Vec::new(),
         packet_ins: PacketInTotals { delivered: 7, ..PacketInTotals::default() },

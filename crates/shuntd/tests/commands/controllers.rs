@@ -47,6 +47,7 @@ fn a_missing_controller_is_shown_and_logged_once() {
     );
     let list = controllers(&daemon);
     assert_eq!((&list[0]["state"], &list[1]["state"]), (&"waiting".into(), &"listening".into()));
+    assert!(list[1]["port"].as_u64() > Some(0), "the system chose a port: {list}");
     assert!(list[0]["retry_in_s"].is_u64() && list[0]["reason"].is_string(), "{list}");
     // The controller connects, becomes master, and disconnects.
     let listener = TcpListener::bind(&address).unwrap();

@@ -333,6 +333,8 @@ impl BridgeServer {
     /// `None` while the socket is being opened or closed.
     pub(crate) fn state(&self, target: &str, now: Time) -> Option<ControllerState> {
         let endpoint = target.parse::<ControllerEndpoint>().ok()?;
+        let chooses_port =
+            matches!(endpoint, ControllerEndpoint::Listen(_, address) if address.port() == 0);
         let waiting = |reason: &str, until: Time| {
             let retry_in_s = until.since(now).as_millis().div_ceil(1000);
             // The number of seconds always fits 64 bits.
@@ -344,7 +346,9 @@ impl BridgeServer {
             BridgeSocket::Open(socket) => socket,
         };
         Some(match socket.reconnect_state() {
-            None => ControllerState::Listening,
+            None => ControllerState::Listening {
+                port: socket.local_address().map(|own| own.port()).filter(|_| chooses_port),
+            },
             Some(ReconnectState::Connecting) => ControllerState::Connecting,
             Some(ReconnectState::Waiting { reason, until }) => waiting(&reason, until),
             Some(ReconnectState::Connected) => {

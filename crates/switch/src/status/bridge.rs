@@ -103,7 +103,11 @@ pub enum ControllerState {
         retry_in_s: u64,
     },
     /// The switch listens for controllers at the address.
-    Listening,
+    Listening {
+        /// The port that the system chose, if the address has port 0.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+    },
 }
 
 /// An OpenFlow connection, as operators see it.
@@ -412,7 +416,8 @@ fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
         state,
     };
     let connect = settings.controllers.iter().map(|target| (target, ControllerState::Connecting));
-    let listen = settings.listen.iter().map(|target| (target, ControllerState::Listening));
+    let listen =
+        settings.listen.iter().map(|target| (target, ControllerState::Listening { port: None }));
     connect.chain(listen).map(status).collect()
 }
 
