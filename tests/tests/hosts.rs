@@ -421,6 +421,18 @@ fn a_renamed_device_takes_its_port_down() {
     assert!(wait_until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
 }
 
+/// Both ports are opened at the same time.
+#[test]
+fn a_port_names_the_owner_of_its_device_at_the_start() {
+    let Some(middle) = namespace_or_skip("owner") else { return };
+    middle.run("ip", &["link", "add", "x0", "type", "veth", "peer", "name", "y0"]);
+    middle.run("ip", &["link", "property", "add", "dev", "x0", "altname", "second"]);
+    let ports = [("x0", "af_packet"), ("second", "af_packet")];
+    let daemon = start(&configuration(1, &ports), &middle);
+    let shown = text(&daemon.shuntctl(&["show"]));
+    assert!(shown.contains("by another name, belongs to port"), "{shown}");
+}
+
 /// A second name can move to a device that has a port of its own.
 #[test]
 fn a_port_explains_that_its_second_name_moved() {

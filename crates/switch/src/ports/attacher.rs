@@ -87,10 +87,7 @@ impl PortAttacher {
         let mut opened = Vec::with_capacity(names.len());
         for (name, opening) in names.iter().zip(opening) {
             opened.push(match opening {
-                Ok(Some(opening)) => {
-                    let port = finish_operation("open", name, opening).await;
-                    port.map(Some).map_err(|error| self.name_owner(error))
-                }
+                Ok(Some(opening)) => finish_operation("open", name, opening).await.map(Some),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             });
@@ -103,7 +100,8 @@ impl PortAttacher {
         let results = self.attach_all(ports.collect()).await;
         self.discard_failed(names, &results).await;
         self.check_users_of(names).await;
-        results
+        // The port with the device may have been opened by this call.
+        results.into_iter().map(|result| result.map_err(|error| self.name_owner(error))).collect()
     }
 
     /// Names the port of this switch that has the device of a refused port.
