@@ -7,7 +7,7 @@
 //! A start with a saved state compares the configuration file in the same way with the file of the
 //! last run (`resumed`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     config::{
@@ -115,6 +115,7 @@ pub(crate) async fn reload(
     let report = apply(structure, &old, &new, ApplyPolicy::Once, fill).await;
     let mut remarks = port_remarks(structure, &report);
     remarks.extend(management_remarks(structure, &report));
+    remarks.extend(listen_remarks(structure, &report));
     remarks.extend(datapath_id_remarks(structure, before, after));
     ReloadReport { remarks, ..ReloadReport::of(report) }
 }
@@ -147,6 +148,26 @@ fn management_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String
         Some(format!("bridge {name}: {problem}"))
     };
     report.objects.iter().filter_map(remark).collect()
+}
+
+/// Returns the listeners of added and changed bridges that are not open yet.
+fn listen_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String> {
+    let registry = structure.bridges().lock();
+    let name = |own: &ObjectReport| match (&own.object, &own.outcome) {
+        (ObjectId::Bridge(name), ObjectOutcome::Added | ObjectOutcome::Changed) => {
+            Some(name.clone())
+        }
+        _ => None,
+    };
+    // A bridge with several changes has several reports.
+    let names: BTreeSet<String> = report.objects.iter().filter_map(name).collect();
+    let mut remarks = Vec::new();
+    for name in names {
+        let Ok(bridge) = registry.find(&name) else { continue };
+        let problems = bridge.listen_problems.iter();
+        remarks.extend(problems.map(|problem| format!("bridge {name}: {problem}")));
+    }
+    remarks
 }
 
 /// Returns the problems of added ports: an MTU without effect, and device users.

@@ -153,6 +153,19 @@ fn a_reload_sets_the_files_of_tls() {
     assert!(error.contains("`pssl:0:127.0.0.1` needs TLS: set private_key"), "{error}");
 }
 
+/// Another program has the address, which only `show` and the log reported.
+#[test]
+fn a_reload_names_a_listener_that_is_not_open() {
+    let daemon = Daemon::start(BRIDGE);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("ptcp:{}:127.0.0.1", taken.local_addr().unwrap().port());
+    write(&daemon, &format!("{BRIDGE}listen = [\"{address}\"]\n"));
+    let report = daemon.answer(&["reload"]);
+    let problem = format!("\nbridge br0: cannot listen on {address}: ");
+    assert!(report.contains(&problem), "{report}");
+    assert!(report.ends_with("; the switch tries again every second\n"), "{report}");
+}
+
 /// The directory has the name of a management socket, which only the log reported.
 #[test]
 fn a_bridge_without_management_socket_is_named() {

@@ -150,6 +150,17 @@ impl BridgeSockets {
         self.0.values().any(|socket| matches!(socket, BridgeSocket::Waiting { .. }))
     }
 
+    /// Returns the reasons why sockets are not open.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let problem = |socket: &BridgeSocket| match socket {
+            BridgeSocket::Open(_) => None,
+            BridgeSocket::Waiting { reason, .. } => {
+                Some(format!("{reason}; the switch tries again every second"))
+            }
+        };
+        self.0.values().filter_map(problem).collect()
+    }
+
     /// Retries to open the sockets that could not be opened before.
     pub(crate) async fn open_waiting(&mut self, server: &OpenFlowServer<BridgeHost>, name: &str) {
         for (endpoint, socket) in &mut self.0 {

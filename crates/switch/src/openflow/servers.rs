@@ -316,6 +316,7 @@ impl OpenFlowServers {
             side.close().await;
             return Err(error);
         }
+        self.note_listeners(id, &side.sockets);
         self.servers.lock().insert(id, side);
         Ok(())
     }
@@ -393,6 +394,13 @@ impl OpenFlowServers {
         }
     }
 
+    /// Stores the reasons why listeners of a bridge are not open.
+    fn note_listeners(&self, id: BridgeId, sockets: &BridgeSockets) {
+        if let Some(bridge) = self.bridges.lock().by_id_mut(id) {
+            bridge.listen_problems = sockets.problems();
+        }
+    }
+
     /// Takes the sockets of a bridge out of the map, to change them.
     ///
     /// Only the task of [`Self::run`] calls this function, so no other change happens before the
@@ -408,6 +416,7 @@ impl OpenFlowServers {
 
     /// Stores the sockets of a bridge.
     fn put_sockets(&self, id: BridgeId, sockets: BridgeSockets) {
+        self.note_listeners(id, &sockets);
         if let Some(side) = self.servers.lock().get_mut(&id) {
             side.sockets = sockets;
         }

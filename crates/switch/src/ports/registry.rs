@@ -41,6 +41,8 @@ pub(crate) struct BridgeState {
     pub(crate) bonds: BTreeMap<String, BondState>,
     /// Reason why the bridge has no management socket yet.
     pub(crate) management_problem: Option<String>,
+    /// Reasons why listeners of the bridge are not open yet.
+    pub(crate) listen_problems: Vec<String>,
 }
 
 impl BridgeState {
@@ -189,6 +191,7 @@ impl BridgeRegistry {
             numbers: BTreeMap::new(),
             bonds: BTreeMap::new(),
             management_problem: None,
+            listen_problems: Vec::new(),
         };
         Ok(self.by_name.entry(name).or_insert(bridge))
     }
