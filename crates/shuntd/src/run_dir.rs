@@ -151,10 +151,10 @@ impl Drop for RunDir {
     }
 }
 
-/// Longest path of a Unix socket in bytes (`sun_path`, unix(7)), without its zero byte.
+/// Longest path of a Unix socket in bytes, without its zero byte (unix(7)).
 const SOCKET_PATH_MAX: usize = 107;
 
-/// Returns the error of a system call in a run directory, with the advice for its user.
+/// Returns the error of a system call in a run directory, with advice.
 fn refusal(folder: &Path, doing: String, source: io::Error) -> ClaimError {
     let advice = match source.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {

@@ -16,7 +16,7 @@ use super::netlink::{NetlinkAnswer, NetlinkRequest, attributes};
 
 /// Attribute of a link: its first name, with a zero byte at the end.
 const IFLA_IFNAME: u16 = 3;
-/// Attribute of a request for a link: one of its names, with a zero byte at the end.
+/// Attribute of a request: a name of the link, with a zero byte at the end.
 const IFLA_ALT_IFNAME: u16 = 53;
 /// Length of the header of an attribute.
 const ATTRIBUTE_HEADER: usize = 4;

@@ -63,7 +63,7 @@ pub(super) enum PeerPhase {
     Silent,
     /// The switch has handled all requests of the peer.
     Idle,
-    /// The switch handles a request of the peer, or waits until the peer reads its replies.
+    /// The switch handles a request, or waits until the peer reads its replies.
     Busy,
 }
 

@@ -41,7 +41,7 @@ use crate::{
 /// In a full listener, a new connection takes the place of the one that [`ListenerPlaces`] selects.
 /// If all keep their places, the new connection is closed at once.
 pub(super) const CONNECTIONS_MAX: usize = 256;
-/// Longest path of a Unix socket in bytes (`sun_path`, unix(7)), without its zero byte.
+/// Longest path of a Unix socket in bytes, without its zero byte (unix(7)).
 const PATH_MAX: usize = 107;
 /// Delay after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);

@@ -262,7 +262,7 @@ async fn a_unix_client_without_hello_is_closed() {
     drop(endpoint);
 }
 
-/// Only one test fills a listener at a time, because both ends need file descriptors.
+/// Only one test fills a listener at a time: both ends need descriptors.
 static FULL_LISTENER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Otherwise silent clients would lock everybody out for some time.
@@ -289,7 +289,7 @@ async fn the_oldest_client_without_hello_makes_room() {
     drop(endpoint);
 }
 
-/// Clients of the Unix socket are not probed, so silent ones would keep everybody out.
+/// Clients of the Unix socket are not probed, so silent ones would fill it.
 #[tokio::test]
 async fn the_longest_idle_unix_client_makes_room() {
     let _only = FULL_LISTENER.lock().await;

@@ -27,7 +27,7 @@ use crate::{
 
 /// Maximum length of a text in bytes.
 const TEXT_LEN_MAX: usize = 240;
-/// Length of the header of a multipart request after its type (`ofp_multipart_request`).
+/// Length of the header of a multipart request after its type.
 const MULTIPART_HEADER_LEN: usize = 6;
 /// Length of the filters before a match (`ofp_flow_stats_request`).
 const RULE_FILTER_LEN: usize = 32;
