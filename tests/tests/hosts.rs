@@ -423,7 +423,7 @@ fn a_renamed_device_takes_its_port_down() {
 
 /// Both ports are opened at the same time.
 #[test]
-fn a_port_names_the_owner_of_its_device_at_the_start() {
+fn the_owner_of_a_device_is_named() {
     let Some(middle) = namespace_or_skip("owner") else { return };
     middle.run("ip", &["link", "add", "x0", "type", "veth", "peer", "name", "y0"]);
     middle.run("ip", &["link", "property", "add", "dev", "x0", "altname", "second"]);
