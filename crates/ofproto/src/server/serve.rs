@@ -84,10 +84,8 @@ pub(super) async fn serve<H: Host>(
     let reason = loop {
         let step = connection.process(host, host.now());
         shared.record(&mut entry, connection.status());
-        if connection.status().is_open
-            && let Some(opened) = opened.take()
-        {
-            opened();
+        if connection.status().is_open && opened_at.is_none() {
+            opened.take().into_iter().for_each(|opened| opened());
             opened_at = Some(host.now());
         }
         match &step {
