@@ -350,18 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_another_port_type_are_named() {
-        let patch = PortOptions { kind: PortType::Patch, ..PortOptions::default() };
-        let expected = "port p1: a patch port needs `peer`, the port at its other end";
-        assert_eq!(error_text(patch), expected);
-        let pcap = PortOptions { kind: PortType::Pcap, ..PortOptions::default() };
-        assert!(error_text(pcap).contains("needs `rx`, `tx` or both"));
-        let null =
-            PortOptions { kind: PortType::Null, device: "eth0".into(), ..PortOptions::default() };
-        assert_eq!(
-            error_text(null),
-            "port p1: a null port has no further keys: remove them, or set `type`"
-        );
+    fn device_and_mac_of_a_tap_are_checked() {
         let tap =
             PortOptions { kind: PortType::Tap, device: "tap9".into(), ..PortOptions::default() };
         assert_eq!(error_text(tap.clone()), "fine");
@@ -374,6 +363,21 @@ mod tests {
         let addressed = |mac: &str| error_text(PortOptions { mac: mac.into(), ..tap.clone() });
         assert_eq!(addressed("02:00:00:00:00:01"), "fine");
         assert!(addressed("zz").starts_with("mac = zz: it must be six octets"));
+    }
+
+    #[test]
+    fn keys_of_another_port_type_are_named() {
+        let patch = PortOptions { kind: PortType::Patch, ..PortOptions::default() };
+        let expected = "port p1: a patch port needs `peer`, the port at its other end";
+        assert_eq!(error_text(patch), expected);
+        let pcap = PortOptions { kind: PortType::Pcap, ..PortOptions::default() };
+        assert!(error_text(pcap).contains("needs `rx`, `tx` or both"));
+        let null =
+            PortOptions { kind: PortType::Null, device: "eth0".into(), ..PortOptions::default() };
+        assert_eq!(
+            error_text(null),
+            "port p1: a null port has no further keys: remove them, or set `type`"
+        );
         let packet = PortOptions { mac: "02:00:00:00:00:01".into(), ..PortOptions::default() };
         assert!(error_text(packet).contains("takes only `device`, `mtu` and `rx_slots`"));
         let number = PortOptions { number: 0xffff_fffe, ..PortOptions::default() };
