@@ -76,7 +76,7 @@ pub(super) enum Command {
     AddPort {
         /// Name of the bridge.
         bridge: String,
-        /// Name of the port: at most 15 bytes.
+        /// Name of the port: at most 15 bytes for af_packet, af_xdp and tap, else 128.
         name: String,
         /// Set options of the port:
         ///

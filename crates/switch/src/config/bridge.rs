@@ -90,7 +90,9 @@ pub enum LocalPort {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortOptions {
-    /// Name: at most 15 bytes, unique among all bridges and ports of the daemon.
+    /// Name: unique among all bridges and ports of the daemon.
+    ///
+    /// A name has at most 15 bytes, or 128 for types without `device`.
     pub name: String,
     /// OpenFlow port number; 0: the lowest free number.
     pub number: u32,
