@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io,
     os::{fd::AsFd, unix::fs::MetadataExt},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use tracing_subscriber::{
@@ -15,13 +15,33 @@ use tracing_subscriber::{
 
 type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
-/// The handle by which the log filter changes; absent until logging starts.
-static HANDLE: OnceLock<Handle> = OnceLock::new();
+/// The log in force; absent until logging starts.
+static LOG: OnceLock<TraceLog> = OnceLock::new();
+
+/// Start of each filter above the level `warn`.
+///
+/// The crate `dbsp` logs several lines at level `info` for each new circuit, which mean nothing to
+/// an operator. A later part of the filter with the same target takes precedence.
+const LIBRARY_LEVELS: &str = "dbsp=warn";
+
+/// The log filter of the daemon, and the handle that changes it.
+struct TraceLog {
+    handle: Handle,
+    /// The filter as the operator gave it, without [`LIBRARY_LEVELS`].
+    text: Mutex<String>,
+}
+
+/// A log filter that was parsed.
+struct ParsedFilter {
+    filter: EnvFilter,
+    /// The filter as the operator gave it, without [`LIBRARY_LEVELS`].
+    text: String,
+}
 
 /// Returns the log filter in force; empty if logging has not started.
 pub(crate) fn filter() -> String {
-    let filter = HANDLE.get().and_then(|handle| handle.with_current(ToString::to_string).ok());
-    filter.unwrap_or_default()
+    let text = LOG.get().map(|log| log.text.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    text.unwrap_or_default()
 }
 
 /// Starts logging with a filter: a level,
@@ -31,13 +51,14 @@ pub(crate) fn filter() -> String {
 ///
 /// If the text is not a filter.
 pub(crate) fn start(filter: &str) -> Result<(), String> {
-    let (layer, handle) = reload::Layer::new(parse(filter)?);
+    let ParsedFilter { filter, text } = parse(filter)?;
+    let (layer, handle) = reload::Layer::new(filter);
     let output = fmt::layer().with_writer(io::stderr).with_ansi(false);
     // journald adds the time to each line.
     let output = if is_journal() { output.without_time().boxed() } else { output.boxed() };
     // The subscriber can be set only once; a second start in one process keeps the first.
     if tracing_subscriber::registry().with(layer).with(output).try_init().is_ok() {
-        let _ = HANDLE.set(handle);
+        let _ = LOG.set(TraceLog { handle, text: Mutex::new(text) });
     }
     Ok(())
 }
@@ -63,9 +84,13 @@ fn is_stream(file: &File, stream: &str) -> bool {
 ///
 /// If the text is not a filter, or logging has not started.
 pub(crate) fn set(filter: &str) -> Result<(), String> {
-    let filter = parse(filter)?;
-    let handle = HANDLE.get().ok_or("logging has not started")?;
-    handle.reload(filter).map_err(|error| error.to_string())
+    let ParsedFilter { filter, text } = parse(filter)?;
+    let log = LOG.get().ok_or("logging has not started")?;
+    // The lock is held until the filter is in force, so that two changes cannot mix.
+    let mut shown = log.text.lock().unwrap_or_else(PoisonError::into_inner);
+    log.handle.reload(filter).map_err(|error| error.to_string())?;
+    *shown = text;
+    Ok(())
 }
 
 /// Checks a log filter without applying it.
@@ -77,7 +102,7 @@ pub(crate) fn check(filter: &str) -> Result<(), String> {
     parse(filter).map(|_| ())
 }
 
-fn parse(filter: &str) -> Result<EnvFilter, String> {
+fn parse(filter: &str) -> Result<ParsedFilter, String> {
     // A word that is not a level would be taken for a target, and would silence all other targets.
     let is_level = |part: &&str| !part.contains(['=', '[']);
     let mut alone = filter.split(',').map(str::trim).filter(is_level).peekable();
@@ -103,12 +128,69 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         ));
     }
     let wrong = |error| format!("logging.filter = {filter:?}: {error}; write for example `info`");
-    EnvFilter::try_new(filter).map_err(wrong)
+    let text = EnvFilter::try_new(filter).map_err(wrong)?.to_string();
+    let filter = EnvFilter::try_new(with_library_levels(filter)).map_err(wrong)?;
+    Ok(ParsedFilter { filter, text })
+}
+
+/// Returns the filter with [`LIBRARY_LEVELS`] before it.
+///
+/// A filter that logs no more than warnings stays as it is.
+fn with_library_levels(filter: &str) -> String {
+    // An empty part would be parsed as a level; of several levels the last one counts.
+    let parts = filter.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let level = parts.filter_map(|part| part.parse::<LevelFilter>().ok()).next_back();
+    if level.is_some_and(|level| level > LevelFilter::WARN) {
+        format!("{LIBRARY_LEVELS},{filter}")
+    } else {
+        filter.to_owned()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+
+    /// Returns whether a filter logs `dbsp` at `info` and at `warn`, and the daemon at `info`.
+    fn logged(filter: &str) -> [bool; 3] {
+        let subscriber = tracing_subscriber::registry().with(parse(filter).unwrap().filter);
+        tracing::subscriber::with_default(subscriber, || {
+            [
+                tracing::enabled!(target: "dbsp::operator::dynamic", Level::INFO),
+                tracing::enabled!(target: "dbsp::operator::dynamic", Level::WARN),
+                tracing::enabled!(target: "shuntd::rpc", Level::INFO),
+            ]
+        })
+    }
+
+    #[test]
+    fn dbsp_logs_warnings_unless_the_filter_names_it() {
+        let cases = [
+            ("info", [false, true, true]),
+            ("info,", [false, true, true]),
+            ("debug", [false, true, true]),
+            ("info,shunt_ofproto=debug", [false, true, true]),
+            ("info,dbsp=info", [true, true, true]),
+            ("dbsp=debug,info", [true, true, true]),
+            ("info,dbsp::operator=info", [true, true, true]),
+            ("info,dbsp=off", [false, false, true]),
+            ("warn", [false, true, false]),
+            ("error", [false, false, false]),
+            ("off", [false, false, false]),
+        ];
+        for (filter, expected) in cases {
+            assert_eq!(logged(filter), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn shown_filter_is_that_of_the_operator() {
+        for filter in ["info", "off", "dbsp=warn,info", "dbsp=info,warn"] {
+            assert_eq!(parse(filter).unwrap().text, filter);
+        }
+    }
 
     #[test]
     fn systemd_journal_is_recognised_by_device_and_inode() {
