@@ -33,6 +33,16 @@ enum Compression {
     Quick,
 }
 
+impl Compression {
+    /// Returns the name of the step that packs a file.
+    const fn step_name(self) -> &'static str {
+        match self {
+            Self::Thorough => "pack thoroughly, one to five minutes without output",
+            Self::Quick => "pack quickly, up to a minute without output",
+        }
+    }
+}
+
 /// Options of the command.
 struct PackageOptions {
     /// True if the package is installed and tested in a fresh root.
@@ -99,8 +109,17 @@ impl PackageOptions {
     ) -> Result<PathBuf, TaskError> {
         match &self.programs {
             Some(folder) => Ok(std::path::absolute(folder)?),
-            None => step("programs", || build(&self.profile)),
+            None => step(build_step_name(&self.profile), || build(&self.profile)),
         }
+    }
+}
+
+/// Returns the name of the step that builds the programs.
+fn build_step_name(profile: &str) -> &'static str {
+    if profile == "dev" {
+        "programs, some minutes the first time"
+    } else {
+        "programs, about half an hour of CPU time, the last minutes without output"
     }
 }
 
@@ -207,7 +226,7 @@ fn pack(stage: &Path, package: &Path, compression: Compression) -> Result<PathBu
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--root-owner-group", "--uniform-compression", "-Zxz", level, "--build"]);
     pack.env("SOURCE_DATE_EPOCH", files::commit_time("%ct")?.trim());
-    run(pack.arg(stage).arg(package))?;
+    step(compression.step_name(), || run(pack.arg(stage).arg(package)))?;
     Ok(package.to_owned())
 }
 
@@ -231,5 +250,13 @@ mod tests {
         assert_eq!(parse(&["--check", "--upgrades", "20"]).unwrap().upgrades, 20);
         assert!(parse(&["--upgrades", "many"]).is_err());
         assert!(parse(&["--profile"]).is_err() && parse(&["--chek"]).is_err());
+    }
+
+    #[test]
+    fn long_steps_name_their_time() {
+        assert!(build_step_name("release").contains("half an hour"));
+        assert!(build_step_name("dev").contains("some minutes"));
+        assert!(Compression::Thorough.step_name().contains("five minutes"));
+        assert!(Compression::Quick.step_name().contains("a minute"));
     }
 }
