@@ -29,7 +29,7 @@ const DOC: &str = "usr/share/doc/shunt-dpdk";
 pub(super) fn build(options: &PackageOptions, folder: &Path) -> Result<PathBuf, TaskError> {
     let program = match &options.programs {
         Some(programs) => std::path::absolute(programs)?.join("dpdk/shuntd"),
-        None => step("program with DPDK, the last minutes without output", || program(&options.profile))?,
+        None => step("program with DPDK, minutes without output", || program(&options.profile))?,
     };
     step("package of DPDK", || package(folder, &program, options.compression))
 }
