@@ -451,6 +451,8 @@ fn a_port_explains_that_its_second_name_moved() {
     let reason = "device second, which is y0 by another name, belongs to port y0 of bridge br0";
     assert!(wait_until(|| shown().contains(reason)), "{}", shown());
     ip("link property del dev y0 altname second");
+    let reason = "down: port second: there is no device second";
+    assert!(wait_until(|| shown().contains(reason)), "{}", shown());
     ip("link property add dev x0 altname second");
     assert!(wait_until(|| !shown().contains(reason)), "{}", shown());
 }

@@ -388,7 +388,7 @@ impl Structure {
         };
         let error = opened.err();
         if let Some(error) = &error {
-            self.bridges.with_port(bridge, number, |port| port.problem = Some(with_causes(error)));
+            self.bridges.with_port(bridge, number, |port| port.note_open_error(error));
             self.bridges.publish_ports();
         }
         Ok(PortInsertion { bridge, number, error })

@@ -467,9 +467,11 @@ impl PortAttacher {
                 continue;
             }
             if let Err(error) = self.open(&name).await {
-                let problem = with_causes(&error);
-                warn!(error = problem, "port {name}: cannot be reopened at the new NIC");
-                self.bridges.with_port(id, number, |port| port.problem = Some(problem));
+                warn!(
+                    error = with_causes(&error),
+                    "port {name}: cannot be reopened at the new NIC"
+                );
+                self.bridges.with_port(id, number, |port| port.note_open_error(&error));
             }
             self.bridges.changed().add(id, number);
         }

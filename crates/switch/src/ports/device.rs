@@ -105,7 +105,7 @@ impl BridgePort {
         (self.device, self.link_mode) = (port.device_state(), link_mode);
         let own = if self.number == PortNo::LOCAL { self.mac } else { port.mac() };
         self.mac = self.device.map_or(own, |device| device.mac);
-        self.problem = None;
+        (self.problem, self.has_open_error) = (None, false);
         self.open = Some(port);
         let Some(device) = self.device else { return false };
         let (name, device_name) = (&self.settings.name, self.settings.device());

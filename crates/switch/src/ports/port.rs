@@ -8,7 +8,7 @@ use shunt_datapath::{
     metrics::{PortTraffic, RxLoad},
     packet::ingress_policer::IngressPolicer,
     port::{
-        DeviceLosses, HostDeviceState, LinkMode, Port, PortCounters, PortSpec, RxQueue,
+        DeviceLosses, HostDeviceState, LinkMode, Port, PortCounters, PortError, PortSpec, RxQueue,
         memif::{MemifOptions, MemifSecret},
         tap::TapSettings,
     },
@@ -19,6 +19,7 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
+    error::{SwitchError, with_causes},
     ports::{
         bfd::port_session::PortSession, device_users::DeviceUser, exclusive::ExclusiveResource,
         lacp::MemberPort,
@@ -41,6 +42,8 @@ pub(crate) struct BridgePort {
     pub(crate) nic_losses: Arc<NicPortLosses>,
     /// Reason why the port is not open.
     pub(crate) problem: Option<String>,
+    /// True if `problem` is the error of an attempt to open the device.
+    pub(crate) has_open_error: bool,
     /// Receive queues of the port while it is open, by number.
     pub(crate) rx_queues: Vec<PlacedRxQueue>,
     /// Receive queues that were not sent to packet threads yet, each with its thread.
@@ -148,6 +151,7 @@ impl BridgePort {
             closed: PortCounters::default(),
             nic_losses: Arc::default(),
             problem: None,
+            has_open_error: false,
             rx_queues: Vec::new(),
             held_queues: Vec::new(),
             traffic,
@@ -259,6 +263,21 @@ impl BridgePort {
         self.open.is_some() && self.traffic.iter().any(|traffic| traffic.rx_broken.get() > 0)
     }
 
+    /// Records why the device cannot be opened; returns whether the reason is new.
+    ///
+    /// The reason why an open device was lost stays while there is no device of the name.
+    pub(crate) fn note_open_error(&mut self, error: &SwitchError) -> bool {
+        let is_absent =
+            matches!(error, SwitchError::Port { source: PortError::NoDevice { .. }, .. });
+        if is_absent && self.problem.is_some() && !self.has_open_error {
+            return false;
+        }
+        let problem = Some(with_causes(error));
+        let is_new = self.problem != problem;
+        (self.problem, self.has_open_error) = (problem, true);
+        is_new
+    }
+
     /// Returns the port as the tables see it.
     pub(crate) fn info(&self, kind: PortKind) -> PortInfo {
         PortInfo {
@@ -291,5 +310,27 @@ fn memif_options(settings: &config::PortOptions) -> MemifOptions {
         queues: settings.queues.max(1),
         allow_unsealed: settings.allow_unsealed,
         name: settings.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_port_has_its_last_problem() {
+        let options = config::PortOptions { name: "p1".to_owned(), ..Default::default() };
+        let mut port = BridgePort::new(options, PortNo::new(1), 1, Time::ZERO);
+        let error = |source| SwitchError::Port { name: "p1".to_owned(), source };
+        let absent = error(PortError::NoDevice { name: "p1".to_owned() });
+        let refused = error(PortError::NotTap { name: "p1".to_owned() });
+        port.problem = Some("the device has vanished".to_owned());
+        assert!(!port.note_open_error(&absent));
+        assert_eq!(port.problem.as_deref(), Some("the device has vanished"));
+        assert!(port.note_open_error(&refused));
+        assert!(!port.note_open_error(&refused), "the reason is the same");
+        // Without the device, the reason of the last attempt no longer holds.
+        assert!(port.note_open_error(&absent));
+        assert_eq!(port.problem.as_deref(), Some("port p1: there is no device p1"));
     }
 }

@@ -3,7 +3,7 @@
 //! Devices are read without the lock of the ports, on a thread that may block, because a driver may
 //! take long to answer.
 
-use shunt_datapath::port::{DeviceReader, DeviceReading, PortError, PortWork};
+use shunt_datapath::port::{DeviceReader, DeviceReading, PortWork};
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tokio::task::spawn_blocking;
@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::PortAttacher;
 use crate::{
-    error::{SwitchError, with_causes},
+    error::SwitchError,
     ports::{
         device::DeviceChange, device_users::HostAddresses, link_events::ChangedDevices,
         port::BridgePort,
@@ -130,18 +130,12 @@ impl PortAttacher {
     }
 
     /// Records the reason why a closed port cannot be opened again.
-    ///
-    /// The reason why its device was lost stays while there is no device of the name.
     fn note_failed_reopening(&self, bridge: BridgeId, number: PortNo, error: &SwitchError) {
-        if matches!(error, SwitchError::Port { source: PortError::NoDevice { .. }, .. }) {
-            return;
-        }
-        let problem = with_causes(error);
         let note = |port: &mut BridgePort| {
-            let is_new = port.problem.as_ref() != Some(&problem);
+            let is_new = port.note_open_error(error);
             if is_new {
-                info!(reason = problem, "port {}: still down", port.settings.name);
-                port.problem = Some(problem);
+                let reason = port.problem.as_deref().unwrap_or_default();
+                info!(reason, "port {}: still down", port.settings.name);
             }
             is_new
         };
