@@ -84,7 +84,7 @@ const NO_PEER: &str = "no peer";
 /// Returns an address on which the switch cannot listen, with the reason.
 fn closed_listener(controller: &ControllerStatus) -> Option<(&str, &str)> {
     match &controller.state {
-        ControllerState::Waiting { reason, .. } if controller.target.starts_with("ptcp:") => {
+        ControllerState::Waiting { reason, .. } if controller.is_listener() => {
             Some((&controller.target, reason))
         }
         _ => None,
@@ -158,7 +158,7 @@ mod tests {
             datapath_id_problem: None,
             management_problem: Some("no management socket".to_owned()),
             // A controller that does not answer does not make this host unready.
-            controllers: vec![controller("tcp:192.0.2.1"), controller("ptcp:6653")],
+            controllers: ["tcp:192.0.2.1", "ptcp:6653", "pssl:6654"].map(controller).into(),
             connections: Vec::new(),
             packet_ins: PacketInTotals::default(),
             rules: 0,
@@ -183,6 +183,7 @@ mod tests {
             "port eth9 of bridge br0: no device",
             "port patch of bridge br0: no peer",
             "bridge br0: ptcp:6653: in use",
+            "bridge br0: pssl:6654: in use",
             "bridge br0: no management socket",
         ];
         assert_eq!(missing, expected);

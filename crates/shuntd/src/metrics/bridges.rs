@@ -309,7 +309,7 @@ fn controllers(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     text.family("shunt_controller_connected", "gauge", "1 if the controller is connected, else 0.");
     for bridge in bridges {
         for controller in &bridge.controllers {
-            if controller.target.starts_with("ptcp:") {
+            if controller.is_listener() {
                 continue;
             }
             let is_connected = matches!(controller.state, ControllerState::Connected { .. });

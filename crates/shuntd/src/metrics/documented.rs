@@ -120,6 +120,7 @@ fn bridge_status() -> BridgeStatus {
             controller("tcp:192.0.2.1", ControllerState::Connected { role: "equal" }),
             controller("tcp:192.0.2.2", ControllerState::Connecting),
             controller("ptcp:", ControllerState::Listening { port: None }),
+            controller("pssl:", ControllerState::Listening { port: None }),
         ],
         connections: Vec::new(),
         packet_ins: PacketInTotals { delivered: 7, ..PacketInTotals::default() },
@@ -279,7 +280,7 @@ fn a_controller_is_connected_or_not() {
     };
     assert_eq!(line("tcp:192.0.2.1"), Some("1"));
     assert_eq!(line("tcp:192.0.2.2"), Some("0"));
-    assert_eq!(line("ptcp:"), None);
+    assert_eq!([line("ptcp:"), line("pssl:")], [None, None]);
 }
 
 #[test]

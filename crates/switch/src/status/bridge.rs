@@ -20,6 +20,7 @@ use shunt_pipeline::{BridgeId, Pipeline, PriorityTags, QinqEthtype, QueueId, Tim
 use crate::{
     config,
     nic::{NicFront, NicStatus},
+    openflow::endpoint::ControllerEndpoint,
     ports::{
         port::BridgePort,
         registry::{BridgeRegistry, BridgeState},
@@ -82,6 +83,14 @@ pub struct ControllerStatus {
     /// State of the connection.
     #[serde(flatten)]
     pub state: ControllerState,
+}
+
+impl ControllerStatus {
+    /// Returns whether controllers connect to the switch at the address.
+    #[must_use]
+    pub fn is_listener(&self) -> bool {
+        matches!(self.target.parse::<ControllerEndpoint>(), Ok(ControllerEndpoint::Listen(..)))
+    }
 }
 
 /// The state of the connection to a controller.
