@@ -303,7 +303,7 @@ pub(crate) async fn open_management(
 fn with_remedy(error: io::Error) -> io::Error {
     let remedy = match error.kind() {
         io::ErrorKind::IsADirectory => "move this directory away",
-        io::ErrorKind::AddrInUse => "another process listens there: end this process",
+        io::ErrorKind::AddrInUse => "end the process that listens there",
         io::ErrorKind::NotFound => "create its directory for the user of the daemon",
         io::ErrorKind::PermissionDenied => "let the user of the daemon write to its directory",
         _ => return error,
