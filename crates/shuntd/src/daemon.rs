@@ -405,13 +405,14 @@ async fn serve(
     let (switch, resumed) = start_switch(arguments, &file, sockets).await?;
     let Resumed { may_write, loaded, refused } = resumed;
     let listening = &sockets.listening;
+    let database = ovsdb.remote.clone();
     let mut ovsdb = OvsdbService::start(ovsdb, &switch).await?;
     let listener = listen_for_control(listening, socket)
         .map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
     let http = file.http.clone();
     let config = arguments.config.clone();
-    let reloader = Reloader::new(config, file, loaded, &refused, Arc::clone(&switch));
+    let reloader = Reloader::new(config, database, file, loaded, &refused, Arc::clone(&switch));
     let reloader = Arc::new(reloader);
     let http = HttpService::start(&http, &switch, &reloader, OvsdbService::problem(ovsdb.as_ref()))
         .await?;

@@ -134,11 +134,11 @@ pub(crate) fn check_restored(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Re
     bridges.iter().try_for_each(|bridge| check_command(tls, bridge))
 }
 
-/// Returns a warning for each TLS address of resumed bridges without TLS files.
+/// Returns a warning for each TLS address of bridges, if there are no TLS files.
 ///
-/// A start does not fail because of such an address: the bridge forwards without this controller.
-/// A daemon that resumes has a state file, and so no database with TLS files.
-pub(crate) fn resume_warnings(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Vec<String> {
+/// A start with a state file, or a reload without `[tls]`, does not fail because of such an
+/// address: the bridge forwards without this controller.
+pub(crate) fn address_warnings(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Vec<String> {
     if tls.files().is_some() {
         return Vec::new();
     }
@@ -239,7 +239,7 @@ mod tests {
             listen: vec![listener.to_owned()],
             ..BridgeOptions::default()
         });
-        let warnings = resume_warnings(&tls, &bridges);
+        let warnings = address_warnings(&tls, &bridges);
         let starts = ["ssl:192.0.2.2", "pssl:6653"]
             .map(|text| format!("bridge br1: `{text}` needs TLS: add the section [tls] with "));
         assert_eq!(warnings.len(), 2, "{warnings:?}");
@@ -247,7 +247,7 @@ mod tests {
         // A database cannot be used with the state file that was resumed.
         assert!(warnings.iter().all(|text| text.ends_with("with `shuntctl reload`")));
         tls.set(options(COMPLETE).files());
-        assert!(resume_warnings(&tls, &bridges).is_empty());
+        assert!(address_warnings(&tls, &bridges).is_empty());
     }
 
     #[test]

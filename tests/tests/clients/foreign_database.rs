@@ -8,7 +8,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, binary, output, text, wait_until},
+    daemon::{Daemon, binary, error_text, output, text, wait_until},
     namespace::{Namespace, namespace_or_skip},
     open_vswitch::SCHEMA,
     ovsdb_server::OvsdbServer,
@@ -312,6 +312,10 @@ fn database_of_server_is_followed_over_tls() {
     let mut command = Command::new("ovs-vsctl");
     text(&output(command.args([&remote, "--timeout=10", "add-br", "br0"])));
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+    // The running connection needs the files, also if the file no longer has them.
+    fs::write(daemon.run_dir().join("shunt.toml"), "").expect("the file of the daemon");
+    let refused = error_text(&daemon.shuntctl(&["reload"]));
+    assert!(refused.contains("`ssl:127.0.0.1:6640` needs TLS: set private_key"), "{refused}");
     server.kill().expect("the server runs");
     server.wait().expect("the server has ended");
 }

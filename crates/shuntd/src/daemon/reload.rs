@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex as SyncMutex, PoisonError},
 };
 
+use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{Config, ReloadReport, Switch};
 use tokio::{sync::Mutex, task::spawn_blocking};
 use tracing::{info, warn};
@@ -21,6 +22,8 @@ use crate::{
 /// The configuration file of a running daemon, as it was last loaded.
 pub(crate) struct Reloader {
     path: Option<PathBuf>,
+    /// The foreign database of the daemon; a change needs a restart.
+    database: Option<OvsdbRemote>,
     /// Locked during a reload, so that reloads run one at a time.
     loaded: Mutex<LoadedFile>,
     switch: Arc<Switch>,
@@ -52,9 +55,10 @@ impl Reloader {
     /// Creates the reloader of a daemon that was started with `file`.
     ///
     /// `config` is the configuration of that file without the refused changes, and `refused` lists
-    /// these changes.
+    /// these changes. `database` is the foreign database that the daemon uses.
     pub(crate) fn new(
         path: Option<PathBuf>,
+        database: Option<OvsdbRemote>,
         file: ConfigFile,
         config: Config,
         refused: &[String],
@@ -64,7 +68,7 @@ impl Reloader {
         let loaded = LoadedFile { filter: logging.filter, config, ovsdb, http, tls };
         let refused = refused.iter().map(|change| format!("{REFUSED}{change}"));
         let not_in_force = SyncMutex::new(refused.collect());
-        Self { path, loaded: Mutex::new(loaded), switch, not_in_force }
+        Self { path, database, loaded: Mutex::new(loaded), switch, not_in_force }
     }
 
     /// Returns the file as it was last loaded,
@@ -113,10 +117,18 @@ impl Reloader {
         // The file is read on a blocking thread, because a disk may be slow.
         let read = spawn_blocking(move || config::read(&path).map_err(|error| error.in_one_line()));
         let file = read.await.unwrap_or_else(|error| Err(error.to_string()))?;
+        // The connection to the database stays until the daemon ends, and needs the TLS files.
+        let database = file.tls.check_database(self.database.as_ref());
+        database
+            .map_err(|problem| format!("{problem}, or restart the daemon without this database"))?;
         let config = file.switch();
         // Addresses with TLS need the files, so the files are set before the addresses.
         let (changes, problem) = self.set_tls(&mut loaded.tls, file.tls).await;
         let mut report = self.switch.reload(&loaded.config, &config).await;
+        if !changes.is_empty() {
+            let bridges = self.switch.running_config().bridges;
+            report.remarks.extend(tls::address_warnings(self.switch.tls(), &bridges));
+        }
         report.applied.extend(changes);
         report.remarks.extend(problem);
         loaded.config = report.in_force(&loaded.config, &config);

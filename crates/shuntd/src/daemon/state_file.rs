@@ -243,7 +243,7 @@ impl StateFile {
         let [restored, changed] = resumed.map_err(|error| shunt_switch::with_causes(&error))?;
         log_refused(path, &restored);
         log_refused(path, &changed);
-        for warning in tls::resume_warnings(switch.tls(), &switch.running_config().bridges) {
+        for warning in tls::address_warnings(switch.tls(), &switch.running_config().bridges) {
             warn!("state file {}: {warning}", path.display());
         }
         let applied = restored.applied.len() + changed.applied.len();

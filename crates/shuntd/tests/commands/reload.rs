@@ -145,10 +145,12 @@ fn a_reload_sets_the_files_of_tls() {
     let shown = || daemon.answer(&["show"]);
     assert!(wait_until(|| shown().contains("CA certificate /none/a: ")), "{}", shown());
     daemon.answer(&["set-br", "br0", "listen=pssl:0:127.0.0.1"]);
-    daemon.answer(&["set-br", "br0", "listen=", "controllers="]);
     write(&daemon, BRIDGE);
     let report = daemon.answer(&["reload"]);
     assert!(report.contains("tls.private_key: removed\n"), "{report}");
+    let warning = "\nbridge br0: `pssl:0:127.0.0.1` needs TLS: add the section [tls] ";
+    assert!(report.contains(warning), "{report}");
+    daemon.answer(&["set-br", "br0", "listen="]);
     let error = daemon.error_text(&["set-br", "br0", "listen=pssl:0:127.0.0.1"]);
     assert!(error.contains("`pssl:0:127.0.0.1` needs TLS: set private_key"), "{error}");
 }
