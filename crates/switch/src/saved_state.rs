@@ -234,8 +234,9 @@ pub(crate) async fn restore(
     if state.format > SavedState::FORMAT {
         return Err(SwitchError::SavedFormat { found: state.format, known: SavedState::FORMAT });
     }
+    let config = state.config.without_refused_values();
     // An operator may have removed the peer of a patch port, or the bridge of the NIC.
-    state.config.check_parts()?;
+    config.check_parts()?;
     let mut tables = ReloadReport::default();
     let requests = state.tables.iter().map(|own| {
         let saved = own.meters.len() + own.groups.len() + own.rules.len();
@@ -245,7 +246,7 @@ pub(crate) async fn restore(
     let mut requests: BTreeMap<&str, BridgeRequests> = requests.collect();
     let structure = control.structure().await;
     let before = running_config(control);
-    let after = merge(&before, &state.config);
+    let after = merge(&before, &config);
     let mut fill = |bridge: &str| {
         // A new bridge gets its rules before any packet or controller reaches it.
         if let Some(requests) = requests.remove(bridge) {

@@ -36,15 +36,15 @@ impl Config {
     /// The first mistake, with its place in the configuration and a way to correct it.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_parts()?;
-        self.check_xdp_mtus()?;
+        self.check_new_ports()?;
         self.check_patches()?;
         self.check_nic_bridge()
     }
 
-    /// Checks everything but patch peers, the bridge of the NIC, and MTUs of AF_XDP.
+    /// Checks everything but patch peers, the bridge of the NIC, and values of new ports.
     ///
     /// A running switch may lack this peer or bridge, and another configuration may contain it. A
-    /// state file of an earlier version may have an MTU that an AF_XDP port cannot have.
+    /// state file of an earlier version may have values that a new port cannot have.
     pub(crate) fn check_parts(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
         for (index, bridge) in self.bridges.iter().enumerate() {
@@ -54,11 +54,11 @@ impl Config {
         self.check_exclusive()
     }
 
-    /// Checks that each AF_XDP port can have its MTU.
-    fn check_xdp_mtus(&self) -> Result<(), ConfigError> {
+    /// Checks the values that only new ports cannot have.
+    fn check_new_ports(&self) -> Result<(), ConfigError> {
         for (index, bridge) in self.bridges.iter().enumerate() {
             for (place, port) in bridge.ports.iter().enumerate() {
-                let checked = port.check_xdp_mtu().map_err(|error| error.within("ports", place));
+                let checked = port.check_new().map_err(|error| error.within("ports", place));
                 checked.map_err(|error| error.within("bridges", index))?;
             }
         }

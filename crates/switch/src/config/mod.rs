@@ -11,6 +11,7 @@ pub(crate) mod changed_settings;
 mod check;
 mod collector_set;
 mod collectors;
+mod earlier_values;
 mod endpoints;
 mod error;
 mod foresight;

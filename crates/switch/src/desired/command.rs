@@ -77,7 +77,7 @@ impl Switch {
     /// If a name or number is in use, or the port cannot be opened.
     pub async fn add_port(&self, bridge: &str, port: PortOptions) -> Result<(), SwitchError> {
         port.check()?;
-        port.check_xdp_mtu().map_err(|error| *error.problem)?;
+        port.check_new().map_err(|error| *error.problem)?;
         let structure = self.control.structure().await;
         let present = structure.bridge_state(bridge)?;
         let mut desired = present.clone();

@@ -44,6 +44,26 @@ async fn switch_with_state() -> Switch {
     switch
 }
 
+/// An earlier version accepted these values, and saved them.
+#[tokio::test]
+async fn saved_values_that_are_refused_now_are_restored() {
+    let mut saved = switch_with_state().await.save();
+    let bridge = &mut saved.config.bridges[0];
+    bridge.datapath_id = "0".repeat(16);
+    bridge.controllers = ["tcp:127.0.0.1:0", "tcp:127.0.0.1:1"].map(String::from).into();
+    let kind = config::PortType::AfPacket;
+    let device = "a-name-of-22-bytes-abc".to_owned();
+    bridge.ports.push(config::PortOptions { kind, device: device.clone(), ..null("x1", 0) });
+    let switch = Switch::start(&Config::default(), None, 2).await.unwrap();
+    switch.restore(&saved).await.unwrap();
+    let restored = switch.save().config.bridges.swap_remove(0);
+    assert_eq!((restored.datapath_id.as_str(), restored.controllers.len()), ("", 1));
+    assert!(restored.ports.iter().any(|own| own.name == "p1"), "{restored:?}");
+    let port = config::PortOptions { kind, device, ..null("x2", 0) };
+    let refused = switch.add_port("br0", port).await.unwrap_err().to_string();
+    assert!(refused.contains("a-name-of-22-bytes-abc"), "{refused}");
+}
+
 /// An earlier version accepted any MTU of an AF_XDP port, and saved it.
 #[tokio::test]
 async fn a_saved_mtu_beyond_the_limit_is_restored() {

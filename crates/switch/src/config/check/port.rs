@@ -96,7 +96,6 @@ impl PortOptions {
                 check_vlan(setting, *vlan)?;
             }
         }
-        self.check_device()?;
         let problems = [
             self.vlan_problem(),
             self.policing_problem(),
@@ -123,11 +122,12 @@ impl PortOptions {
         })
     }
 
-    /// Checks that the port can have its MTU if it is an AF_XDP port.
+    /// Checks values of a new port that earlier versions accepted: its device, and the MTU of AF_XDP.
     ///
-    /// [`Self::check`] accepts the MTU, because a state file of an earlier version may have it. The
-    /// port then opens, and its device keeps its own MTU.
-    pub(crate) fn check_xdp_mtu(&self) -> Result<(), ConfigError> {
+    /// [`Self::check`] accepts them, because a state file of an earlier version may have them. A port
+    /// without such a device is then down, and a device keeps its own MTU.
+    pub(crate) fn check_new(&self) -> Result<(), ConfigError> {
+        self.check_device()?;
         let is_ok = self.kind != PortType::AfXdp || self.mtu <= AfXdp::MTU_MAX;
         ConfigError::check_range("mtu", self.mtu.to_string(), is_ok, XDP_MTUS)
     }
@@ -333,7 +333,8 @@ mod tests {
 
     fn error_text(port: PortOptions) -> String {
         let port = PortOptions { name: "p1".into(), ..port };
-        port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+        let checked = port.check().and_then(|()| port.check_new().map_err(|error| *error.problem));
+        checked.map_or_else(|error| error.to_string(), |()| "fine".into())
     }
 
     /// Open vSwitch limits device names alone, and OVN names patch ports after bridges.

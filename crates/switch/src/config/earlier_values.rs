@@ -1,0 +1,36 @@
+//! Values that earlier versions of the switch accepted, and that a state file may have.
+
+use tracing::warn;
+
+use crate::{
+    config::Config,
+    openflow::endpoint::{ControllerEndpoint, EndpointError},
+};
+
+/// The datapath id that controllers take for none.
+const NO_DATAPATH_ID: &str = "0000000000000000";
+
+impl Config {
+    /// Returns the configuration without datapath ids of 0 and controllers with port 0.
+    ///
+    /// A warning names each of them. A bridge without a datapath id gets the default.
+    pub(crate) fn without_refused_values(&self) -> Self {
+        let mut config = self.clone();
+        for bridge in &mut config.bridges {
+            let name = &bridge.name;
+            if bridge.datapath_id == NO_DATAPATH_ID {
+                warn!("bridge {name}: the saved datapath id 0 is left out: controllers refuse it");
+                bridge.datapath_id.clear();
+            }
+            bridge.controllers.retain(|text| {
+                let error = text.parse::<ControllerEndpoint>().err();
+                let has_no_port = matches!(error, Some(EndpointError::NoPort(_)));
+                if has_no_port {
+                    warn!("bridge {name}: the saved controller {text} is left out: it has port 0");
+                }
+                !has_no_port
+            });
+        }
+        config
+    }
+}
