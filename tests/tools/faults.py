@@ -151,7 +151,7 @@ class Calls:
 
     def half_failed(self, log):
         """Returns whether strace has detached between the start and the end of a call, which then fails with ENOSYS."""
-        return "code: 38," in log
+        return "polling the I/O driver: Os { code: 38," in log
 
     def count(self):
         """Adds the number of failed calls to the name of the fault."""

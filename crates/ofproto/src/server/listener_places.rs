@@ -5,12 +5,19 @@
 //!
 //! Peers over TCP are probed, and keep their places after their hello. Clients of a Unix socket are
 //! not probed. If all of them have sent a hello, the oldest one without a request makes room. If all
-//! have sent a request, the client that has been idle longest makes room.
+//! have sent a request, the client that has been idle longest makes room. A client that does not read
+//! its replies is busy, and makes room after [`BUSY_MAX`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use shunt_pipeline::Time;
 use tokio::task::AbortHandle;
+
+/// Time without a received or sent byte for which a busy client keeps its place.
+const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// The connections of a listener, the oldest first.
 pub(super) struct ListenerPlaces {
@@ -81,12 +88,12 @@ impl ListenerPlaces {
     /// Ends the connection that makes room for a new one.
     ///
     /// Returns `None` if all connections keep their places. The task ends a moment later.
-    pub(super) fn make_room(&mut self) -> Option<EndedPeer> {
+    pub(super) fn make_room(&mut self, now: Time) -> Option<EndedPeer> {
         self.peers.retain(ListenerPeer::is_connected);
         let records = self.peers.iter().map(|own| *own.activity.lock()).enumerate();
         // Of equal records, the oldest connection is the first.
         let (index, record) = records.min_by_key(|(_, record)| *record)?;
-        let text = record.phase.lost_text(self.policy)?;
+        let text = record.lost_text(self.policy, now)?;
         let ended = self.peers.remove(index);
         ended.task.abort();
         Some(EndedPeer { peer: ended.peer, text })
@@ -128,22 +135,26 @@ impl PeerActivity {
     }
 }
 
-impl PeerPhase {
+impl ActivityRecord {
     /// Returns the text about a connection that loses its place.
     ///
-    /// `None` if a connection in this phase keeps its place.
-    const fn lost_text(self, policy: IdlePolicy) -> Option<&'static str> {
-        match (self, policy) {
-            (Self::AwaitsHello, _) => {
+    /// `None` if a connection with this record keeps its place.
+    fn lost_text(self, policy: IdlePolicy, now: Time) -> Option<&'static str> {
+        match (self.phase, policy) {
+            (PeerPhase::AwaitsHello, _) => {
                 Some("connection closed before its hello: a new connection needs its place")
             }
-            (Self::Silent, IdlePolicy::MakeRoom) => {
+            (PeerPhase::Silent, IdlePolicy::MakeRoom) => {
                 Some("connection closed before its first request: a new connection needs its place")
             }
-            (Self::Idle, IdlePolicy::MakeRoom) => {
+            (PeerPhase::Idle, IdlePolicy::MakeRoom) => {
                 Some("connection closed, it was idle longest: a new connection needs its place")
             }
-            (Self::Silent | Self::Idle, IdlePolicy::Keep) | (Self::Busy, _) => None,
+            (PeerPhase::Busy, IdlePolicy::MakeRoom) if now.since(self.last) >= BUSY_MAX => Some(
+                "connection closed, it has not read its replies for 10 s: a new connection needs \
+                 its place",
+            ),
+            (PeerPhase::Silent | PeerPhase::Idle | PeerPhase::Busy, _) => None,
         }
     }
 }
@@ -154,8 +165,8 @@ mod tests {
 
     use super::*;
 
-    /// Ends connections until the rest keeps its places; returns the ended peers.
-    fn ended(policy: IdlePolicy) -> String {
+    /// Ends connections at a time until the rest keeps its places; returns the ended peers.
+    fn ended(policy: IdlePolicy, second: u64) -> String {
         let at = |second| Time::ZERO.after(Duration::from_secs(second));
         let mut places = ListenerPlaces::new(policy);
         let mut push = |peer: &str, phase, active: u64| {
@@ -172,15 +183,16 @@ mod tests {
         push("a silent one, ", PeerPhase::Silent, 9);
         push("another silent one, ", PeerPhase::Silent, 4);
         push("one without hello, ", PeerPhase::AwaitsHello, 9);
-        std::iter::from_fn(|| places.make_room()).map(|ended| ended.peer).collect()
+        std::iter::from_fn(|| places.make_room(at(second))).map(|ended| ended.peer).collect()
     }
 
     #[tokio::test]
     async fn the_most_idle_connection_makes_room_first() {
-        assert_eq!(
-            ended(IdlePolicy::MakeRoom),
-            "one without hello, a silent one, another silent one, an early one, a late one, "
-        );
-        assert_eq!(ended(IdlePolicy::Keep), "one without hello, ");
+        let idle =
+            "one without hello, a silent one, another silent one, an early one, a late one, ";
+        assert_eq!(ended(IdlePolicy::MakeRoom, 12), idle);
+        // The busy client has read nothing for ten seconds.
+        assert_eq!(ended(IdlePolicy::MakeRoom, 13), format!("{idle}a busy one, "));
+        assert_eq!(ended(IdlePolicy::Keep, 60), "one without hello, ");
     }
 }

@@ -268,7 +268,7 @@ async fn serve_accepted<H: Host>(
 ///
 /// Returns `false` if all connections keep their places. `warnings` limits the rate of warnings.
 fn make_room(places: &mut ListenerPlaces, peer: &str, warnings: &WarningRate, now: Time) -> bool {
-    let ended = places.make_room();
+    let ended = places.make_room(now);
     let (peer, text) = match &ended {
         Some(ended) => (ended.peer.as_str(), ended.text),
         None => (peer, "connection refused: too many are open, close some of them"),
