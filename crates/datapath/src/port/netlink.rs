@@ -207,7 +207,7 @@ mod tests {
         message(kind, SEQUENCE, &code.to_ne_bytes())
     }
 
-    /// Takes a part: returns the contents of its messages, and whether it is the last part.
+    /// Returns the contents of the messages of a part, and whether it is the last.
     fn take(answer: NetlinkAnswer, part: &[u8]) -> (Vec<Vec<u8>>, io::Result<bool>) {
         let mut contents = Vec::new();
         let is_last = answer.take_part(part, &mut |content: &[u8]| contents.push(content.to_vec()));

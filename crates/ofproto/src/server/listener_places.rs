@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends connections at a time until the rest keeps its places; returns the ended peers.
+    /// Returns the peers that make room for new ones at a time.
     fn ended(policy: IdlePolicy, second: u64) -> String {
         let at = |second| Time::ZERO.after(Duration::from_secs(second));
         let mut places = ListenerPlaces::new(policy);

@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether a filter logs `dbsp` at `info` and at `warn`, and the daemon at `info`.
+    /// Returns whether a filter logs `dbsp` at `info`, at `warn`, and the daemon.
     fn logged(filter: &str) -> [bool; 3] {
         let subscriber = tracing_subscriber::registry().with(parse(filter).unwrap().filter);
         tracing::subscriber::with_default(subscriber, || {

@@ -69,7 +69,7 @@ fn a_missing_controller_is_shown_and_logged_once() {
     assert!(line.contains("WARN"), "{line}");
 }
 
-/// A check of the configuration prints the warning that the daemon logs when it starts.
+/// A check of the configuration prints the warning that the daemon logs.
 #[test]
 fn a_check_warns_of_a_shared_datapath_id() {
     let bridge = |name: &str, id: char| {

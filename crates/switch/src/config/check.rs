@@ -41,7 +41,7 @@ impl Config {
         self.check_nic_bridge()
     }
 
-    /// Checks everything but patch peers, the bridge of the NIC, and values of new ports.
+    /// Checks all but patch peers, the bridge of the NIC, and values of new ports.
     ///
     /// A running switch may lack this peer or bridge, and another configuration may contain it. A
     /// state file of an earlier version may have values that a new port cannot have.

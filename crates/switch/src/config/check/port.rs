@@ -122,9 +122,9 @@ impl PortOptions {
         })
     }
 
-    /// Checks values of a new port that earlier versions accepted: its device, and the MTU of AF_XDP.
+    /// Checks the values of a new port that earlier versions accepted.
     ///
-    /// [`Self::check`] accepts them, because a state file of an earlier version may have them. A port
+    /// These are its device, and the MTU of an AF_XDP port. [`Self::check`] accepts them, because a state file of an earlier version may have them. A port
     /// without such a device is then down, and a device keeps its own MTU.
     pub(crate) fn check_new(&self) -> Result<(), ConfigError> {
         self.check_device()?;
