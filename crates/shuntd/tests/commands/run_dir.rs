@@ -141,7 +141,7 @@ fn system_error_at_start_gives_one_message() {
     let output = shuntd(&file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let message = errors(&output);
-    assert_eq!(message.matches("os error").count(), 1, "{message}");
+    assert_eq!(message.matches("cannot create").count(), 1, "{message}");
 }
 
 #[test]
