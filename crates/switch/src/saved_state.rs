@@ -234,7 +234,7 @@ pub(crate) async fn restore(
     if state.format > SavedState::FORMAT {
         return Err(SwitchError::SavedFormat { found: state.format, known: SavedState::FORMAT });
     }
-    let config = state.config.without_refused_values();
+    let (config, left_out) = state.config.without_refused_values();
     // An operator may have removed the peer of a patch port, or the bridge of the NIC.
     config.check_parts()?;
     let mut tables = ReloadReport::default();
@@ -268,6 +268,7 @@ pub(crate) async fn restore(
     }
     report.applied.extend(tables.applied);
     report.refused.extend(tables.refused);
+    report.remarks.extend(left_out);
     Ok(report)
 }
 

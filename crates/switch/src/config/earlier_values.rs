@@ -13,24 +13,30 @@ const NO_DATAPATH_ID: &str = "0000000000000000";
 impl Config {
     /// Returns the configuration without datapath ids of 0 and controllers with port 0.
     ///
-    /// A warning names each of them. A bridge without a datapath id gets the default.
-    pub(crate) fn without_refused_values(&self) -> Self {
-        let mut config = self.clone();
+    /// A bridge without a datapath id gets the default. Also returns a remark about each value that
+    /// is left out.
+    pub(crate) fn without_refused_values(&self) -> (Self, Vec<String>) {
+        let (mut config, mut remarks) = (self.clone(), Vec::new());
         for bridge in &mut config.bridges {
             let name = &bridge.name;
             if bridge.datapath_id == NO_DATAPATH_ID {
-                warn!("bridge {name}: the saved datapath id 0 is left out: controllers refuse it");
+                remarks.push(format!(
+                    "bridge {name}: the saved datapath id 0 is left out: controllers refuse it"
+                ));
                 bridge.datapath_id.clear();
             }
             bridge.controllers.retain(|text| {
                 let error = text.parse::<ControllerEndpoint>().err();
                 let has_no_port = matches!(error, Some(EndpointError::NoPort(_)));
                 if has_no_port {
-                    warn!("bridge {name}: the saved controller {text} is left out: it has port 0");
+                    remarks.push(format!(
+                        "bridge {name}: the saved controller {text} is left out: it has port 0"
+                    ));
                 }
                 !has_no_port
             });
         }
-        config
+        remarks.iter().for_each(|remark| warn!("{remark}"));
+        (config, remarks)
     }
 }

@@ -55,7 +55,9 @@ async fn saved_values_that_are_refused_now_are_restored() {
     let device = "a-name-of-22-bytes-abc".to_owned();
     bridge.ports.push(config::PortOptions { kind, device: device.clone(), ..null("x1", 0) });
     let switch = Switch::start(&Config::default(), None, 2).await.unwrap();
-    switch.restore(&saved).await.unwrap();
+    let remarks = switch.restore(&saved).await.unwrap().remarks;
+    let has_remark = |about: &str| remarks.iter().any(|remark| remark.contains(about));
+    assert!(has_remark("datapath id 0") && has_remark("tcp:127.0.0.1:0"), "{remarks:?}");
     let restored = switch.save().config.bridges.swap_remove(0);
     assert_eq!((restored.datapath_id.as_str(), restored.controllers.len()), ("", 1));
     assert!(restored.ports.iter().any(|own| own.name == "p1"), "{restored:?}");
