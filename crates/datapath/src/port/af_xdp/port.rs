@@ -231,11 +231,10 @@ impl AfXdp {
         mode: XdpMode,
         attached: &mut Option<XdpProgram>,
     ) -> io::Result<(Vec<XdpSocket>, XdpProgram)> {
-        let same = attached.take().filter(|own| own.kind() == mode.attachment());
-        let program = match same {
-            Some(program) => program,
-            None => XdpProgram::attach(self.device.index, queues, mode.attachment())?,
-        };
+        let same = attached.take_if(|own| own.kind() == mode.attachment());
+        attached.take().iter().for_each(XdpProgram::detach);
+        let attach = || XdpProgram::attach(self.device.index, queues, mode.attachment());
+        let program = same.map_or_else(attach, Ok)?;
         match self.open_sockets(queues, mode, &program) {
             Ok(sockets) => Ok((sockets, program)),
             Err(error) => {

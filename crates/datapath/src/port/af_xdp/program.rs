@@ -194,6 +194,14 @@ impl XdpProgram {
         Ok(Self { map, link: XdpLink(link), kind })
     }
 
+    /// Detaches the program although copies of its descriptor are open.
+    ///
+    /// A child process has copies until it executes its program.
+    pub(super) fn detach(&self) {
+        // The device may have been removed, and its program with it.
+        let _ = self.link.detach();
+    }
+
     /// Returns the place at which the program is attached.
     pub(super) const fn kind(&self) -> Attachment {
         self.kind
