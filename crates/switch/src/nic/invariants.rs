@@ -4,7 +4,7 @@
 //! When no work is left, the current device holds the intended entries, and previous devices hold
 //! no entries.
 
-use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
 use proptest::{
@@ -350,8 +350,15 @@ fn sort_rules(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, 
     rules
 }
 
+/// The networks and events of a case take two megabytes of the stack.
 #[test]
 fn exchanged_devices_forward_by_the_acknowledged_version() {
+    let builder = thread::Builder::new().stack_size(8 << 20);
+    builder.spawn(check_exchanged_devices).unwrap().join().unwrap();
+}
+
+/// Checks devices that are exchanged at random times.
+fn check_exchanged_devices() {
     let rng_seed = RngSeed::Fixed(seed());
     let config =
         ProptestConfig { cases: 96, rng_seed, failure_persistence: None, ..Default::default() };
