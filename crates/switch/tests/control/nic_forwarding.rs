@@ -276,7 +276,6 @@ fn packets_are_forwarded_by_tables_with_nic() {
     };
     runner.run(&cases, invariant).unwrap();
     let (hits, sent, forecast) = (hits.get(), sent.get(), forecast.get());
-    // On a busy machine, more packets arrive before their forecasts.
-    assert!(forecast > 5, "the packets of {forecast} forecasts hit");
+    assert!(forecast > 20, "the packets of {forecast} forecasts hit");
     assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
 }
