@@ -105,7 +105,7 @@ class Expected:
         for bridge in self.now["bridges"]:
             line = [bridge["name"], counted(bridge["rules"], "rule"), counted(len(bridge["ports"]), "port")]
             for own in bridge["controllers"]:
-                more = {"waiting": own.get("reason"), "connected": own.get("role")}.get(own["state"])
+                more = {"waiting": own.get("reason"), "connected": own.get("role")}.get(own["state"], own.get("problem"))
                 line.append(f"{own['target']} {own['state']}" + (f" ({more})" if more else ""))
             lines.append(" · ".join(line))
         return lines

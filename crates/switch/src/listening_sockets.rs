@@ -344,7 +344,7 @@ fn is_elsewhere(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns device and inode of the file of a socket.
-fn inode(path: &Path) -> Option<SocketInode> {
+pub(crate) fn inode(path: &Path) -> Option<SocketInode> {
     let found = fs::symlink_metadata(path).ok()?;
     found.file_type().is_socket().then(|| (found.dev(), found.ino()))
 }

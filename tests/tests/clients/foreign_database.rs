@@ -318,6 +318,9 @@ fn database_of_server_is_followed_over_tls() {
     assert!(refused.contains("`ssl:127.0.0.1:6640` needs TLS: set private_key"), "{refused}");
     server.kill().expect("the server runs");
     server.wait().expect("the server has ended");
+    // The log has no text of the TLS library for programmers.
+    assert!(wait_until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
+    assert!(!daemon.log().contains("docs.rs"), "{}", daemon.log());
 }
 
 /// A server that sends garbage causes log lines and nothing else.

@@ -66,6 +66,10 @@ fn a_manager_with_tls_trusts_its_authority() {
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
     let has_times = || managers(&fixture).contains("sec_since_connect");
     assert!(wait_until(has_times), "{}", managers(&fixture));
+    // Without a key, no client can connect, although the server listens.
+    fixture.done("del-ssl -- set-manager pssl:6640:127.0.0.1");
+    let has_reason = || managers(&fixture).contains("last_error=\"no private key");
+    assert!(wait_until(has_reason), "{}", managers(&fixture));
 }
 
 /// Settings of managers and controllers without effect are shown with their state.

@@ -122,11 +122,19 @@ fn set_ssl_takes_effect_at_the_next_attempt() {
                 .done("--columns=status,is_connected find Controller target=\"ssl:127.0.0.1:6699\"")
         };
         assert!(wait_until(|| state().contains("no private key")), "{}", state());
+        let listener = || {
+            let target = "pssl:6699:127.0.0.1";
+            fixture.done(&format!("--columns=status find Controller target=\"{target}\""))
+        };
+        let has_problem = || listener().contains("last_error=\"no private key");
+        assert!(wait_until(has_problem), "{}", listener());
+        assert!(listener().contains("LISTENING"), "{}", listener());
         let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
         let files = files.map(|file| file.display().to_string()).join(" ");
         fixture.done(&format!("set-ssl {files}"));
         assert!(wait_until(|| daemon.log().contains("ovsdb: SSL set")), "{}", daemon.log());
         assert!(wait_until(|| state().contains("is_connected        : true")), "{}", state());
+        assert!(wait_until(|| !has_problem()), "{}", listener());
         fixture.done("del-ssl");
         assert!(wait_until(|| daemon.log().contains("ovsdb: SSL removed")), "{}", daemon.log());
     }

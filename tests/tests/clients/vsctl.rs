@@ -376,12 +376,13 @@ fn changes_of_other_clients_are_undone() {
 #[test]
 fn a_bad_controller_blocks_no_other() {
     for fixture in DaemonFixture::both("badc") {
-        let _daemon = fixture.start();
+        let daemon = fixture.start();
         fixture.done("add-br br0");
         let status = |target: &str| {
             fixture.done(&format!("--columns=status find Controller target=\"{target}\""))
         };
-        let targets = ["tcp:localhost", "ptcp:6699:192.0.2.77", "ptcp:6699:127.0.0.1"];
+        let targets =
+            ["tcp:localhost", "ptcp:6699:192.0.2.77", "ptcp:6699:127.0.0.1", "tcp:127.0.0.1:0"];
         fixture.done(&format!("set-controller br0 {}", targets.join(" ")));
         fixture.done("set Bridge br0 external_ids:a=b");
         assert!(
@@ -395,6 +396,10 @@ fn a_bad_controller_blocks_no_other() {
             status(targets[1])
         );
         assert!(status(targets[2]).contains("LISTENING"), "{}", status(targets[2]));
+        let reason = "`tcp:127.0.0.1:0` has port 0, on which no controller listens";
+        assert!(status(targets[3]).contains(reason), "{}", status(targets[3]));
+        let logged = format!(" of Controller: {reason}");
+        assert_eq!(daemon.log().matches(&logged).count(), 1, "{}", daemon.log());
     }
 }
 

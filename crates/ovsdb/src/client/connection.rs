@@ -110,7 +110,7 @@ impl ServerStream {
             }
             tokio::select! {
                 count = self.reader.read(&mut received) => {
-                    let count = count.map_err(OvsdbClientError::Io)?;
+                    let count = count.map_err(read_failure)?;
                     if count == 0 {
                         return Err(OvsdbClientError::Closed);
                     }
@@ -149,6 +149,17 @@ impl ServerStream {
                 }
             }
         }
+    }
+}
+
+/// Returns the reason why nothing more can be read.
+///
+/// A server that is killed ends TLS without a notification, which the TLS library reports with a
+/// text for programmers. Each message is parsed as a whole, so the end loses nothing unnoticed.
+fn read_failure(error: io::Error) -> OvsdbClientError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => OvsdbClientError::Closed,
+        _ => OvsdbClientError::Io(error),
     }
 }
 

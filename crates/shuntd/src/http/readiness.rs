@@ -81,11 +81,14 @@ fn closed_port(port: &BridgePortStatus) -> Option<String> {
 /// Link state of a patch port if the port at its other end does not exist.
 const NO_PEER: &str = "no peer";
 
-/// Returns an address on which the switch cannot listen, with the reason.
+/// Returns an address at which no controller can connect, with the reason.
 fn closed_listener(controller: &ControllerStatus) -> Option<(&str, &str)> {
     match &controller.state {
         ControllerState::Waiting { reason, .. } if controller.is_listener() => {
             Some((&controller.target, reason))
+        }
+        ControllerState::Listening { problem: Some(problem), .. } => {
+            Some((&controller.target, problem))
         }
         _ => None,
     }
@@ -152,13 +155,22 @@ mod tests {
         let waiting = ControllerState::Waiting { reason: "in use".to_owned(), retry_in_s: 1 };
         let controller =
             |target: &str| ControllerStatus { target: target.to_owned(), state: waiting.clone() };
+        let problem = Some("no private key".to_owned());
+        let without_key = ControllerStatus {
+            target: "pssl:6655".to_owned(),
+            state: ControllerState::Listening { port: None, problem },
+        };
         let bridge = BridgeStatus {
             name: "br0".to_owned(),
             datapath_id: String::new(),
             datapath_id_problem: None,
             management_problem: Some("no management socket".to_owned()),
             // A controller that does not answer does not make this host unready.
-            controllers: ["tcp:192.0.2.1", "ptcp:6653", "pssl:6654"].map(controller).into(),
+            controllers: ["tcp:192.0.2.1", "ptcp:6653", "pssl:6654"]
+                .map(controller)
+                .into_iter()
+                .chain([without_key])
+                .collect(),
             connections: Vec::new(),
             packet_ins: PacketInTotals::default(),
             rules: 0,
@@ -184,6 +196,7 @@ mod tests {
             "port patch of bridge br0: no peer",
             "bridge br0: ptcp:6653: in use",
             "bridge br0: pssl:6654: in use",
+            "bridge br0: pssl:6655: no private key",
             "bridge br0: no management socket",
         ];
         assert_eq!(missing, expected);

@@ -119,8 +119,8 @@ fn bridge_status() -> BridgeStatus {
         controllers: vec![
             controller("tcp:192.0.2.1", ControllerState::Connected { role: "equal" }),
             controller("tcp:192.0.2.2", ControllerState::Connecting),
-            controller("ptcp:", ControllerState::Listening { port: None }),
-            controller("pssl:", ControllerState::Listening { port: None }),
+            controller("ptcp:", ControllerState::Listening { port: None, problem: None }),
+            controller("pssl:", ControllerState::Listening { port: None, problem: None }),
         ],
         connections: Vec::new(),
         packet_ins: PacketInTotals { delivered: 7, ..PacketInTotals::default() },

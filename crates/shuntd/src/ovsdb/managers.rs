@@ -14,7 +14,7 @@ use shunt_ovsdb::{
     DatabaseSnapshot, OvsdbHandle, RemoteTimes, RemoteTransport, RowView, ServerRemote,
 };
 use shunt_switch::{ControllerEndpoint, ControllerTransport, ListeningSockets};
-use shunt_tls::TlsIdentity;
+use shunt_tls::{TlsError, TlsIdentity};
 use tracing::{info, warn};
 
 use super::database::SwitchDatabase;
@@ -117,8 +117,11 @@ impl Managers {
         let status = remote.status();
         let is_connected = status.connections > 0;
         let mut entries = BTreeMap::new();
-        if matches!(endpoint(target), Ok(ControllerEndpoint::Listen(..))) {
+        if let Ok(ControllerEndpoint::Listen(transport, _)) = endpoint(target) {
             entries.insert("bound_port", remote.address().port().to_string());
+            if transport == ControllerTransport::Tls && self.tls.files().is_none() {
+                entries.insert("last_error", TlsError::NotSet.to_string());
+            }
         } else {
             let state = match (is_connected, status.is_connecting) {
                 (true, _) => "ACTIVE",

@@ -46,6 +46,8 @@ pub(super) struct Reconciler {
     normal_rules: BTreeMap<String, NormalRuleState>,
     /// True while packets of new ports are held until rules are restored.
     waits_for_rules: bool,
+    /// Log of controllers that cannot be used.
+    controller_log: RowLog,
     /// Log of mirrors that cannot be applied.
     mirror_log: RowLog,
     /// Logs of rows of sFlow, NetFlow and IPFIX that cannot be applied.
@@ -61,6 +63,7 @@ impl Reconciler {
             ports_revision: 0,
             normal_rules: BTreeMap::new(),
             waits_for_rules: false,
+            controller_log: RowLog::new("Controller"),
             mirror_log: RowLog::new("Mirror"),
             export_logs: ExportLogs::new(),
         }
@@ -115,6 +118,7 @@ impl Reconciler {
             // By now, the listeners of bridges have the sockets of the earlier process.
             self.switch.listening_sockets().release_unused();
         }
+        self.controller_log.update(errors.controllers.clone());
         self.mirror_log.update(logged.mirrors);
         self.export_logs.update(logged.exports);
         (errors, report.objects.into_iter().map(|own| own.object).collect())

@@ -219,7 +219,9 @@ impl<'a> RowReport<'a> {
                 Some(ControllerState::Waiting { reason, .. }) => {
                     ("BACKOFF", None, Some(reason.as_str()))
                 }
-                Some(ControllerState::Listening { .. }) => ("LISTENING", None, None),
+                Some(ControllerState::Listening { problem, .. }) => {
+                    ("LISTENING", None, problem.as_deref())
+                }
             };
             let mut entries = vec![("state", word)];
             entries.extend(error.or(reason).map(|error| ("last_error", error)));

@@ -12,11 +12,14 @@ pub(super) fn controller_state(controller: &Value) -> String {
             let (reason, seconds) = (word(&controller["reason"]), count(&controller["retry_in_s"]));
             format!("not connected: {reason}, next attempt in {seconds} s")
         }
-        state => match controller["port"].as_u64() {
+        state => {
             // The system chose the port of `ptcp:0`.
-            Some(port) => format!("{state} on port {port}"),
-            None => state.to_owned(),
-        },
+            let port = controller["port"].as_u64().map(|port| format!(" on port {port}"));
+            let problem = controller["problem"].as_str();
+            let problem =
+                problem.map(|problem| format!(", but no controller can connect: {problem}"));
+            format!("{state}{}{}", port.unwrap_or_default(), problem.unwrap_or_default())
+        }
     }
 }
 
@@ -34,6 +37,7 @@ mod tests {
             {"target": "tcp:1.2.3.6", "state": "connecting"},
             {"target": "ptcp:6634", "state": "listening"},
             {"target": "ptcp:0", "state": "listening", "port": 40123},
+            {"target": "pssl:6653", "state": "listening", "problem": "no private key"},
         ]);
         let shown = show(&json!([{"name": "br0", "rules": 0, "controllers": controllers}]));
         let lines: Vec<&str> = shown.lines().skip(1).map(str::trim).collect();
@@ -43,6 +47,7 @@ mod tests {
             "controller tcp:1.2.3.6 (connecting)",
             "controller ptcp:6634 (listening)",
             "controller ptcp:0 (listening on port 40123)",
+            "controller pssl:6653 (listening, but no controller can connect: no private key)",
         ];
         assert_eq!(lines, expected);
     }

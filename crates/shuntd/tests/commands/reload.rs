@@ -1,6 +1,11 @@
 //! Tests of signals, and of the reload of the configuration file.
 
-use std::{fs, net::TcpListener, process::Command};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::net::{UnixListener, UnixStream},
+    process::Command,
+};
 
 use serde_json::{Value, json};
 
@@ -197,6 +202,26 @@ fn a_bridge_without_management_socket_is_named() {
     let shown = || daemon.answer(&["show"]);
     assert!(wait_until(|| !shown().contains("no management socket")), "{}", shown());
     assert!(path.exists());
+}
+
+#[test]
+fn removed_management_socket_is_opened_again() {
+    let daemon = Daemon::start(BRIDGE);
+    let path = daemon.run_dir().join("br0.mgmt");
+    fs::remove_file(&path).unwrap();
+    assert!(wait_until(|| UnixStream::connect(&path).is_ok()), "{}", daemon.log());
+    let logged = format!("management socket {}: its file is gone", path.display());
+    assert_eq!(daemon.log().matches(&logged).count(), 1, "{}", daemon.log());
+    // Another process takes the name, and ends.
+    let moved = daemon.run_dir().join("other.sock");
+    let other = UnixListener::bind(&moved).unwrap();
+    fs::rename(&moved, &path).unwrap();
+    let shown = || daemon.answer(&["show"]);
+    let remedy = "end the process that listens there";
+    assert!(wait_until(|| shown().contains(remedy)), "{}", shown());
+    drop(other);
+    assert!(wait_until(|| !shown().contains("no management socket")), "{}", shown());
+    assert!(UnixStream::connect(&path).is_ok());
 }
 
 #[test]

@@ -36,7 +36,8 @@ const COLLECTORS: CollectorKey = CollectorKey {
     section: "",
     setting: "targets",
     port: 4739,
-    range: "an IP address with or without a port, such as 192.0.2.1:4739 or [2001:db8::1]:4739",
+    range: "an IP address with or without a port from 1 to 65535, such as \
+            192.0.2.1:4739 or [2001:db8::1]:4739",
 };
 
 impl CollectorSetOptions {

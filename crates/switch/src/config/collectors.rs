@@ -48,7 +48,9 @@ impl CollectorKey {
         let bare = target.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let ip = bare.unwrap_or(target).parse::<IpAddr>();
         let parsed = ip.map(|ip| SocketAddr::new(ip, self.port)).or_else(|_| target.parse());
-        parsed.map_err(|_| SwitchError::Range {
+        // The system refuses to send to port 0.
+        let address = parsed.ok().filter(|address| address.port() != 0);
+        address.ok_or_else(|| SwitchError::Range {
             setting: self.setting,
             value: target.to_owned(),
             range: self.range,
@@ -71,7 +73,15 @@ mod tests {
         assert_eq!(text("2001:db8::1"), "[2001:db8::1]:6343");
         assert_eq!(text("[2001:db8::1]"), "[2001:db8::1]:6343");
         assert_eq!(text("[2001:db8::1]:99"), "[2001:db8::1]:99");
-        for wrong in ["", "collector", "collector:6343", "192.0.2.1:", "192.0.2.1:70000"] {
+        for wrong in [
+            "",
+            "collector",
+            "collector:6343",
+            "192.0.2.1:",
+            "192.0.2.1:0",
+            "[2001:db8::1]:0",
+            "192.0.2.1:70000",
+        ] {
             assert!(key.address(wrong).is_err(), "{wrong}");
         }
     }

@@ -49,7 +49,8 @@ const COLLECTORS: CollectorKey = CollectorKey {
     section: "netflow",
     setting: "netflow.targets",
     port: 2055,
-    range: "an IP address with or without a port, such as 192.0.2.1:2055 or [2001:db8::1]:2055",
+    range: "an IP address with or without a port from 1 to 65535, such as \
+            192.0.2.1:2055 or [2001:db8::1]:2055",
 };
 
 impl NetflowOptions {

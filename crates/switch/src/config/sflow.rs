@@ -39,7 +39,8 @@ const COLLECTORS: CollectorKey = CollectorKey {
     section: "sflow",
     setting: "sflow.targets",
     port: 6343,
-    range: "an IP address with or without a port, such as 192.0.2.1:6343 or [2001:db8::1]:6343",
+    range: "an IP address with or without a port from 1 to 65535, such as \
+            192.0.2.1:6343 or [2001:db8::1]:6343",
 };
 
 /// The least `header`: the length of the Ethernet header.

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     io,
     os::fd::AsFd as _,
-    path::{Path, PathBuf},
+    path::{Display, Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -15,12 +15,14 @@ use shunt_ofproto::{
     server::{OpenFlowServer, ReconnectState, ServerEndpoint, UnixListenSocket},
 };
 use shunt_pipeline::Time;
+use shunt_tls::TlsError;
 use tokio::net::TcpListener;
 use tracing::{error, info, warn};
 
 use crate::{
     control::structure::OpenPolicy,
     error::{SwitchError, with_causes},
+    listening_sockets::{ListeningSockets, SocketInode, inode},
     openflow::{
         endpoint::{ControllerEndpoint, ControllerTransport},
         events::SocketsToClose,
@@ -40,11 +42,19 @@ pub(crate) struct BridgeServer {
     /// Listener for management clients.
     ///
     /// `None` if the switch has none, or cannot open it yet.
-    pub(crate) management: Option<ServerEndpoint>,
+    pub(crate) management: Option<ManagementSocket>,
     /// Path of the management socket.
     pub(crate) management_path: Option<PathBuf>,
     /// Number of packet-ins for which no controller was connected.
     pub(crate) no_connection: u64,
+}
+
+/// The management socket of a bridge; dropping it ends its connections.
+pub(crate) struct ManagementSocket {
+    endpoint: ServerEndpoint,
+    path: PathBuf,
+    /// The socket file; `None` if it was removed at once.
+    file: Option<SocketInode>,
 }
 
 /// The sockets of a bridge: connections to controllers, and listeners.
@@ -281,7 +291,7 @@ async fn open_socket(
 pub(crate) async fn open_management(
     server: &OpenFlowServer<BridgeHost>,
     path: &Path,
-) -> Result<ServerEndpoint, SwitchError> {
+) -> Result<ManagementSocket, SwitchError> {
     let failed = |source| SwitchError::System {
         doing: format!("listen on {}", path.display()),
         source: with_remedy(source),
@@ -290,13 +300,13 @@ pub(crate) async fn open_management(
     let key = path.to_string_lossy();
     if let Some(socket) = listening.inherited_unix(&key, path) {
         let socket = UnixListenSocket::inherited(socket, path).map_err(failed)?;
-        return Ok(server.listen_unix(socket));
+        return Ok(ManagementSocket::new(server.listen_unix(socket), path));
     }
     let mut socket = UnixListenSocket::bind(path).await.map_err(failed)?;
     if listening.keep_unix(&key, path, socket.as_fd()) {
         socket.leave_file();
     }
-    Ok(server.listen_unix(socket))
+    Ok(ManagementSocket::new(server.listen_unix(socket), path))
 }
 
 /// Adds the remedy to the reason why a management socket cannot be opened.
@@ -319,6 +329,30 @@ pub(crate) fn management_problem(error: &SwitchError) -> String {
     )
 }
 
+impl ManagementSocket {
+    fn new(endpoint: ServerEndpoint, path: &Path) -> Self {
+        Self { endpoint, path: path.to_owned(), file: inode(path) }
+    }
+
+    /// Returns the path of the socket, for the log.
+    pub(crate) fn path(&self) -> Display<'_> {
+        self.path.display()
+    }
+
+    /// Returns whether clients that open the path reach this socket.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.file.is_some() && inode(&self.path) == self.file
+    }
+
+    /// Closes the socket and its connections, and waits until they are closed.
+    ///
+    /// Leaves a file of another process at the path.
+    pub(crate) async fn close(self, listening: &ListeningSockets) {
+        self.endpoint.close().await;
+        listening.release_unix(&self.path.to_string_lossy());
+    }
+}
+
 impl BridgeServer {
     /// Closes all sockets, because the bridge is being removed.
     pub(crate) async fn close(mut self) {
@@ -337,6 +371,17 @@ impl BridgeServer {
             packet_ins: own.status.packet_ins.into(),
         })
         .collect()
+    }
+
+    /// Returns the reason why no controller can connect to a listener with TLS.
+    ///
+    /// The files are read at each handshake, and here only their names are known.
+    fn handshake_problem(&self, endpoint: ControllerEndpoint) -> Option<String> {
+        let ControllerEndpoint::Listen(ControllerTransport::Tls, _) = endpoint else {
+            return None;
+        };
+        let has_files = self.server.host().tls.files().is_some();
+        (!has_files).then(|| TlsError::NotSet.to_string())
     }
 
     /// Returns the state of a socket; `target` is its address in the configuration.
@@ -359,6 +404,7 @@ impl BridgeServer {
         Some(match socket.reconnect_state() {
             None => ControllerState::Listening {
                 port: socket.local_address().map(|own| own.port()).filter(|_| chooses_port),
+                problem: self.handshake_problem(endpoint),
             },
             Some(ReconnectState::Connecting) => ControllerState::Connecting,
             Some(ReconnectState::Waiting { reason, until }) => waiting(&reason, until),
@@ -382,7 +428,7 @@ impl Drop for BridgeServer {
             return;
         }
         // Without a socket of this bridge, the file belongs to another process.
-        if self.management.is_some()
+        if self.management.as_ref().is_some_and(ManagementSocket::is_reachable)
             && let Some(path) = &self.management_path
             && let Err(error) = std::fs::remove_file(path)
             && error.kind() != io::ErrorKind::NotFound

@@ -343,6 +343,7 @@ impl OpenFlowServers {
 
     /// Retries to open the sockets that could not be opened before.
     async fn listen_again(&self) {
+        self.close_unreachable_management().await;
         self.open_missing_management().await;
         let waiting: Vec<BridgeId> = {
             let servers = self.servers.lock();
@@ -356,6 +357,20 @@ impl OpenFlowServers {
             };
             sockets.open_waiting(&server, &name).await;
             self.put_sockets(id, sockets);
+        }
+    }
+
+    /// Closes the management sockets that clients cannot reach, because somebody has
+    /// removed or replaced the file.
+    async fn close_unreachable_management(&self) {
+        let unreachable: Vec<_> = {
+            let mut servers = self.servers.lock();
+            let sockets = servers.values_mut().map(|side| &mut side.management);
+            sockets.filter_map(|own| own.take_if(|socket| !socket.is_reachable())).collect()
+        };
+        for socket in unreachable {
+            warn!("management socket {}: its file is gone, opening it again", socket.path());
+            socket.close(&self.listening).await;
         }
     }
 

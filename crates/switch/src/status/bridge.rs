@@ -116,6 +116,9 @@ pub enum ControllerState {
         /// The port that the system chose, if the address has port 0.
         #[serde(skip_serializing_if = "Option::is_none")]
         port: Option<u16>,
+        /// Reason why no controller can connect, although the switch listens.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
     },
 }
 
@@ -425,8 +428,8 @@ fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
         state,
     };
     let connect = settings.controllers.iter().map(|target| (target, ControllerState::Connecting));
-    let listen =
-        settings.listen.iter().map(|target| (target, ControllerState::Listening { port: None }));
+    let listening = || ControllerState::Listening { port: None, problem: None };
+    let listen = settings.listen.iter().map(|target| (target, listening()));
     connect.chain(listen).map(status).collect()
 }
 

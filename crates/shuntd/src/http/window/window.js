@@ -176,8 +176,8 @@ function showBridges() {
   const box = byId("bridges");
   const lines = now.bridges.map((bridge) => {
     const controllers = bridge.controllers.map((own) => {
-      const more = own.state === "waiting" ? " (" + own.reason + ")" : own.state === "connected" ? " (" + own.role + ")" : "";
-      return own.target + " " + own.state + more;
+      const more = own.state === "waiting" ? own.reason : own.state === "connected" ? own.role : own.problem;
+      return own.target + " " + own.state + (more ? " (" + more + ")" : "");
     });
     return [bridge.name, counted(bridge.rules, "rule"), counted(bridge.ports.length, "port")].concat(controllers).join(" · ");
   });
