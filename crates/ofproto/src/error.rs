@@ -128,6 +128,12 @@ error_codes! {
         "the switch does not support this action of the experimenter";
     ActionOutPort = standard(2, 4), "OFPBAC_BAD_OUT_PORT", "the output port is not allowed here";
     ActionArgument = standard(2, 5), "OFPBAC_BAD_ARGUMENT", "an action argument is out of range";
+    LoadValue = standard(2, 5), "OFPBAC_BAD_ARGUMENT",
+        "the value of load has more bits than its target: name more bits, or load a smaller value";
+    PushVlanType = standard(2, 5), "OFPBAC_BAD_ARGUMENT",
+        "push_vlan needs the Ethernet type of a VLAN tag: use 0x8100 or 0x88a8";
+    PushMplsType = standard(2, 5), "OFPBAC_BAD_ARGUMENT",
+        "push_mpls needs the Ethernet type of MPLS: use 0x8847 or 0x8848";
     LearnFlags = standard(2, 5), "OFPBAC_BAD_ARGUMENT",
         "learn has unknown flags: set only send_flow_rem (1), delete_learned (2), and in learn2 write_result (4)";
     LearnTable = standard(2, 5), "OFPBAC_BAD_ARGUMENT", "the table of learn does not exist: use tables 0 to 253";

@@ -6,9 +6,15 @@ use crate::{
     wire::{
         ByteReader,
         header::Header,
-        v13::describe::{detail, raw_experimenter, shorten},
+        v13::{
+            action::{ActionFormat, find_bad_action},
+            describe::{detail, raw_experimenter, shorten},
+        },
     },
 };
+
+/// Number of bytes before the actions of a flow-mod (`ofp_flow_mod`).
+const FLOW_MOD_LEN: usize = 72;
 
 /// Returns a text such as `flow_mod add table=1,tcp,tp_dst=80 actions=output:2`.
 pub(crate) fn describe(frame: &[u8], settings: V10Settings) -> String {
@@ -27,7 +33,12 @@ pub(crate) fn describe(frame: &[u8], settings: V10Settings) -> String {
             let mut body = ByteReader::new(frame.get(Header::LEN..).unwrap_or_default());
             raw_experimenter(&mut body).ok()
         }
-        Err(_) => Some(format!("of {} bytes", header.length)),
+        Err(_) => {
+            let actions = frame.get(FLOW_MOD_LEN..).filter(|_| header.kind == kind::FLOW_MOD);
+            let bad = actions.and_then(|actions| find_bad_action(actions, ActionFormat::V10));
+            let bad = bad.map_or_else(String::new, |bad| format!(" ({bad})"));
+            Some(format!("of {} bytes{bad}", header.length))
+        }
     };
     shorten(match detail {
         Some(detail) => format!("{name} {detail}"),
@@ -48,5 +59,15 @@ mod tests {
         let vendor = [1, 4, 0, 16, 0, 0, 0, 1, 0, 0, 0x23, 0x20, 0, 0, 0, 99];
         assert_eq!(text(&vendor), "vendor experimenter=0x2320,type=99");
         assert_eq!(text(&[1]), "message without a header");
+    }
+
+    #[test]
+    fn a_refused_action_of_a_rule_is_described() {
+        let load =
+            [0xff, 0xff, 0, 24, 0, 0, 0x23, 0x20, 0, 7, 0, 3, 0, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 16];
+        let frame = [&[1, 14, 0, 96][..], &[0; FLOW_MOD_LEN - 4], &load].concat();
+        let expected = "flow_mod of 96 bytes (action 1 of experimenter 0x2320, type 7: \
+                        load:0x10->reg0[0..3]: the value needs 5 bits, and the target has 4)";
+        assert_eq!(describe(&frame, V10Settings::INITIAL), expected);
     }
 }

@@ -376,6 +376,17 @@ mod tests {
             "flow_mod add table=1,priority=5,ip (action 1 of type 25: field 63 of class 0x8000 with \
              2 bytes is not a field that can be matched)",
         );
+        let load = "0004002000000000 ffff0018 00002320 0007 0003 00010004 0000000000000010";
+        check(
+            &format!("{ADD}{matching}{load}"),
+            "flow_mod add table=1,priority=5,ip (action 1 of experimenter 0x2320, type 7: \
+             load:0x10->reg0[0..3]: the value needs 5 bits, and the target has 4)",
+        );
+        check(
+            &format!("{ADD}{matching}0004001000000000 0011000812340000"),
+            "flow_mod add table=1,priority=5,ip (action 1 of type 17: push_vlan:0x1234, and not \
+             0x8100 or 0x88a8)",
+        );
         check("040e0000 00000007 0000", "flow_mod of 10 bytes");
     }
 

@@ -1,7 +1,7 @@
 //! Action lists, and the actions of the standard.
 
 use bytes::BufMut;
-use shunt_flow::{FieldId, PortNo, oxm::OxmError};
+use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{Action, GroupId};
 
 use super::{
@@ -9,15 +9,13 @@ use super::{
     conntrack, controller,
     format::ActionFormat,
     hash, learn,
+    mistake::find_mistake,
     nicira::{self, experimenter},
     register, sample, set_field,
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    wire::{
-        ByteReader, MessageLengthError, v10,
-        v13::{length, oxm::find_bad_value},
-    },
+    wire::{ByteReader, MessageLengthError, v10, v13::length},
 };
 
 /// Reads an action list to its end.
@@ -132,7 +130,7 @@ fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCo
         }
         action_type::PUSH_VLAN => match body.u16()? {
             ethertype @ (0x8100 | 0x88a8) => Action::PushVlan { ethertype },
-            _ => return Err(ErrorCode::ActionArgument),
+            _ => return Err(ErrorCode::PushVlanType),
         },
         action_type::POP_VLAN => Action::PopVlan,
         action_type::SET_QUEUE => Action::SetQueue(body.u32()?),
@@ -146,7 +144,7 @@ fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCo
         action_type::DEC_MPLS_TTL => Action::DecMplsTtl,
         action_type::PUSH_MPLS => match body.u16()? {
             ethertype @ (0x8847 | 0x8848) => Action::PushMpls { ethertype },
-            _ => return Err(ErrorCode::ActionArgument),
+            _ => return Err(ErrorCode::PushMplsType),
         },
         action_type::POP_MPLS => Action::PopMpls { ethertype: body.u16()? },
         _ => return read_openflow11(kind, body),
@@ -201,26 +199,29 @@ fn read_experimenter(body: &mut ByteReader<'_>, position: Position) -> Result<Ac
 }
 
 /// An action that cannot be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadAction {
     /// Position of the action in the list, from 1.
     position: usize,
     kind: u16,
     /// Experimenter and its action number.
     experimenter: Option<(u32, u16)>,
-    /// The mistake in the field of `OFPAT_SET_FIELD`.
-    field: Option<OxmError>,
+    /// The wrong argument, if it is known.
+    mistake: Option<String>,
 }
 
 impl std::fmt::Display for BadAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { position, kind, experimenter, field } = self;
-        match (experimenter, field) {
-            (Some((id, number)), _) => {
-                write!(f, "action {position} of experimenter {id:#x}, type {number}")
+        let Self { position, kind, experimenter, mistake } = self;
+        match experimenter {
+            Some((id, number)) => {
+                write!(f, "action {position} of experimenter {id:#x}, type {number}")?;
             }
-            (None, Some(mistake)) => write!(f, "action {position} of type {kind}: {mistake}"),
-            (None, None) => write!(f, "action {position} of type {kind}"),
+            None => write!(f, "action {position} of type {kind}")?,
+        }
+        match mistake {
+            Some(mistake) => write!(f, ": {mistake}"),
+            None => Ok(()),
         }
     }
 }
@@ -237,11 +238,11 @@ pub(crate) fn find_bad_action(bytes: &[u8], format: ActionFormat) -> Option<BadA
         let mut id = body.clone();
         let mut experimenter = || Some((id.u32().ok()?, id.u16().ok()?));
         let experimenter = if kind == action_type::EXPERIMENTER { experimenter() } else { None };
-        let field = if kind == action_type::SET_FIELD { find_bad_value(body.rest()) } else { None };
         let position_in = Position { depth: 0, format };
         let is_bad = nicira::find_metadata(kind, &body).is_none()
-            && read_one(&mut Vec::new(), kind, body, position_in).is_err();
-        is_bad.then_some(Some(BadAction { position, kind, experimenter, field }))
+            && read_one(&mut Vec::new(), kind, body.clone(), position_in).is_err();
+        let mistake = || find_mistake(kind, &body, format);
+        is_bad.then(|| Some(BadAction { position, kind, experimenter, mistake: mistake() }))
     })?
 }
 

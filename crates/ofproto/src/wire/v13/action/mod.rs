@@ -12,6 +12,7 @@ mod hash;
 mod learn;
 mod list;
 mod listing;
+mod mistake;
 pub(in crate::wire) mod nicira;
 mod register;
 mod sample;

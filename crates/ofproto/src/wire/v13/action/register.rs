@@ -28,7 +28,7 @@ pub(super) fn read_load(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> 
     let field = read_header(body)?;
     let value = body.u64()?;
     if value.unbounded_shr(width.into()) != 0 {
-        return Err(ErrorCode::ActionArgument);
+        return Err(ErrorCode::LoadValue);
     }
     let target = writable(bits(field, offset, width)?)?;
     Ok(Action::Load { target, value })
