@@ -315,6 +315,7 @@ impl BfdSession {
         }
     }
 
+    /// Changes the state, and reports the change as an event.
     fn set_state(&mut self, state: BfdState, diagnostic: BfdDiagnostic) {
         let from = std::mem::replace(&mut self.state, state);
         self.diagnostic = if self.settings.cpath_down && state != BfdState::AdminDown {

@@ -211,10 +211,12 @@ impl<P: PrefixBits> Trie<P> {
         index
     }
 
+    /// Returns the node at an index.
     fn node(&self, index: u32) -> &TrieNode<P> {
         &self.nodes[index as usize]
     }
 
+    /// Returns the node at an index, to change it.
     fn node_mut(&mut self, index: u32) -> &mut TrieNode<P> {
         &mut self.nodes[index as usize]
     }

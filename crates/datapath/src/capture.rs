@@ -68,10 +68,12 @@ impl Taps {
         Self { taps: Vec::new(), now: Time::ZERO }
     }
 
+    /// Sets the time that captured frames get.
     pub(crate) const fn set_time(&mut self, now: Time) {
         self.now = now;
     }
 
+    /// Adds a capture.
     pub(crate) fn add(&mut self, tap: CaptureTap) {
         self.taps.push(tap);
     }

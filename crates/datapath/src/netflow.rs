@@ -204,6 +204,7 @@ impl NetflowKey {
         })
     }
 
+    /// Returns the hash of the fields of a flow.
     fn hash(self, hasher: &KeyHasher) -> u64 {
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         let ports = u32::from(self.source_port) << 16 | u32::from(self.destination_port);
@@ -214,6 +215,7 @@ impl NetflowKey {
 }
 
 impl NetflowCache {
+    /// Returns the bridge of the flows.
     pub(crate) const fn bridge(&self) -> BridgeId {
         self.bridge
     }

@@ -132,6 +132,7 @@ pub fn packet_sampler(config: SamplerConfig) -> (PacketSampler, SampleReceiver) 
 }
 
 impl PacketSampler {
+    /// Returns the bridge of the sampled packets.
     pub(crate) const fn bridge(&self) -> BridgeId {
         self.bridge
     }

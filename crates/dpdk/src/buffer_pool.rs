@@ -109,6 +109,7 @@ impl PoolLease {
         Some((Self { shape, pool }, free))
     }
 
+    /// Creates a pool with a new name.
     fn create(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
         /// Number of pools that were created, for unique names.
         static NUMBER: AtomicU32 = AtomicU32::new(0);

@@ -253,6 +253,7 @@ impl DpdkDevice {
         DpdkError::Request { doing, device, reason }
     }
 
+    /// Returns the port of the device, if the device is open.
     fn port(&self) -> Option<&RawPort> {
         match &self.state {
             DeviceState::Attached(port) => Some(port),

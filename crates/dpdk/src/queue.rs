@@ -173,6 +173,7 @@ pub enum Transport {
 }
 
 impl FrameOffload {
+    /// Returns the offload work as the shim reads it.
     fn encode(self) -> RawOffload {
         let Some(checksum) = self.checksum else { return RawOffload::default() };
         let mut flags = match checksum.transport {

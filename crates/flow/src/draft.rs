@@ -92,6 +92,7 @@ impl MatchDraft {
         self.mask.words_mut()[PRESENT] |= 1 << option;
     }
 
+    /// Removes the priority from the mask of a match on an absent tag.
     fn drop_bits_of_an_absent_tag(&mut self) {
         let absent = self.mask.field(FieldId::VlanTci) & vlan::PRESENT != 0
             && self.key.field(FieldId::VlanTci) == 0;
@@ -142,6 +143,7 @@ fn is_possible(field: FieldId, value: u128, bits: u128) -> bool {
     }
 }
 
+/// Returns the value and mask of `nw_frag` for those of `nx_ip_frag`.
 const fn from_open_vswitch_frag(value: u128, bits: u128) -> (u128, u128) {
     match (value, bits) {
         (2, 2) => (3, 3),

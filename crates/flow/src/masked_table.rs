@@ -242,6 +242,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         (row as usize * self.lines_per_row + word / WORDS_PER_LINE, word % WORDS_PER_LINE)
     }
 
+    /// Stores the words of a key in a free row, or in a new one.
     #[expect(clippy::cast_possible_truncation, reason = "rows are counted in u32")]
     fn new_row(&mut self, words: &[u64]) -> u32 {
         let row = self.free.pop().unwrap_or_else(|| {

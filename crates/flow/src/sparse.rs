@@ -65,6 +65,7 @@ impl WordMap {
         [self.0 as u64, (self.0 >> 64) as u64]
     }
 
+    /// Joins the two words of a map.
     fn from_halves([low, high]: [u64; 2]) -> Self {
         Self(u128::from(high) << 64 | u128::from(low))
     }
@@ -121,24 +122,29 @@ impl SparseWords {
         Self(exactly(HEAD + map.count(), map.halves().into_iter().chain(values)))
     }
 
+    /// Returns the map of the words that are present.
     fn map(&self) -> WordMap {
         let halves = self.0.first_chunk();
         halves.map_or(WordMap::EMPTY, |halves| WordMap::from_halves(*halves))
     }
 
+    /// Returns the present words, in order.
     fn words(&self) -> &[u64] {
         self.0.get(HEAD..).unwrap_or_default()
     }
 
+    /// Returns the present words with their positions in a key.
     fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.map().iter().zip(self.words().iter().copied())
     }
 
+    /// Returns a word of the key; an absent word is zero.
     fn word(&self, index: usize) -> u64 {
         let map = self.map();
         if map.contains(index) { self.words()[map.count_below(index)] } else { 0 }
     }
 
+    /// Returns the value of a field.
     fn field(&self, field: FieldId) -> u128 {
         let slot = field.slot();
         let index = usize::from(slot.word);

@@ -318,6 +318,7 @@ impl Directory {
         Self { entries: HashTable::new(), capacity, counts, was_full: false }
     }
 
+    /// Removes all entries.
     fn clear(&mut self) {
         self.entries.clear();
         self.counts = [0; STAGES_MAX as usize];
@@ -372,6 +373,7 @@ impl StageView for Directory {
     }
 }
 
+/// Returns the hash of the state at which a sub-traversal starts.
 fn hash(start: StateId) -> u64 {
     fold(0, start.number().into())
 }

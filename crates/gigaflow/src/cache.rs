@@ -396,6 +396,7 @@ impl Gigaflow {
         noted.traversal
     }
 
+    /// Returns whether the entries form a whole traversal for a key.
     fn is_hit(&self, store: &impl Store, key: &FlowKey) -> bool {
         self.ltm.find(store, key, &mut Walk::default())
     }

@@ -120,6 +120,7 @@ const MIXERS: [u64; FLOW_WORDS] = {
     mixers
 };
 
+/// Returns the id of a state with this hash.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
 const fn state_id(hash: u64) -> StateId {
     let folded = (hash ^ hash >> 32) as u32;

@@ -209,6 +209,7 @@ impl TraversalOutline {
         self.shape_hash
     }
 
+    /// Returns the parts of the traversal that select its cached partition.
     pub(crate) fn shape(&self) -> OutlineShape {
         OutlineShape(self.segments.iter().map(|segment| (segment.end, segment.groups)).collect())
     }

@@ -54,14 +54,17 @@ impl CacheEngine {
         Self { direct, version, rules, evicted: Vec::new() }
     }
 
+    /// Records an entry; returns whether the engine accepted it.
     pub(crate) fn installed(&mut self, entry: EntryId, traversal: Traversal) -> bool {
         self.direct.installed(entry, &Arc::new(traversal)) == Installed::Recorded
     }
 
+    /// Forgets an entry that its owner removed.
     pub(crate) fn removed(&mut self, entry: EntryId) {
         self.direct.removed(entry);
     }
 
+    /// Forgets all entries of an owner.
     pub(crate) fn forget(&mut self, owner: u16) {
         self.direct.forget(OwnerId(owner));
     }
@@ -108,10 +111,12 @@ impl CacheEngine {
         })
     }
 
+    /// Does a part of the deferred work; returns whether some is left.
     pub(crate) fn run_maintenance(&mut self) -> bool {
         self.direct.run_maintenance()
     }
 
+    /// Returns the number of entries that the engine knows.
     pub(crate) fn len(&self) -> usize {
         self.direct.len()
     }
@@ -133,6 +138,7 @@ fn uses_an_id_again(deltas: &[Delta]) -> bool {
 }
 
 impl RuleText<'_> {
+    /// Returns the key by which the caller names the rule.
     pub(crate) const fn name(&self) -> RuleKey {
         (self.id, self.revision, self.priority, self.table)
     }
@@ -216,22 +222,26 @@ const fn object(name: u64) -> Object {
     Object::Learned(BRIDGE, TableId::FIRST, name)
 }
 
+/// Returns the flow key of the caller's words.
 fn key(words: &HeaderWords) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.words_mut().copy_from_slice(words);
     key
 }
 
+/// Returns the mask of the caller's words.
 fn mask(words: &HeaderWords) -> FlowMask {
     let mut mask = FlowMask::EMPTY;
     mask.words_mut().copy_from_slice(words);
     mask
 }
 
+/// Returns the sparse flow key of the caller's words.
 fn sparse_key(words: &HeaderWords) -> SparseKey {
     SparseKey::from(&key(words))
 }
 
+/// Returns the sparse mask of the caller's words.
 fn sparse_mask(words: &HeaderWords) -> SparseMask {
     SparseMask::from(&mask(words))
 }

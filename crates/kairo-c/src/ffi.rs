@@ -108,6 +108,7 @@ pub const KAIRO_MODIFIED: c_int = 2;
 pub const KAIRO_OBJECT: c_int = 3;
 
 impl KairoEntry {
+    /// Returns the id of the entry in the engine.
     const fn id(self) -> EntryId {
         let Self { owner, slot, generation } = self;
         EntryId { owner: OwnerId(owner), slot, generation }

@@ -97,6 +97,7 @@ impl<L> WatchedEntries<L> {
         if self.is_watched(slot) { self.get(slot) } else { None }
     }
 
+    /// Returns whether the entry in a slot is watched.
     fn is_watched(&self, slot: u32) -> bool {
         self.owners.get(slot as usize).is_some_and(|owner_of_slot| owner_of_slot.is_watched)
     }

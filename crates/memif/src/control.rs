@@ -168,6 +168,7 @@ impl SharedControl {
         let _ = self.wake.write(1);
     }
 
+    /// Runs the loop of the control thread.
     #[expect(clippy::disallowed_methods, reason = "a real peer needs a real clock")]
     fn run(&self) {
         while !self.is_stopped.load(Relaxed) {

@@ -80,6 +80,7 @@ mod models {
     }
 
     impl ModelWords {
+        /// Returns the atomic that models a word of the ring.
         fn word(&self, word: RingWord) -> &AtomicU16 {
             match word {
                 RingWord::Flags => &self.flags,

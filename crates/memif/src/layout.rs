@@ -83,6 +83,7 @@ impl MemoryLayout {
         u64::from(before) + u64::from(index)
     }
 
+    /// Returns the offset of a ring in the memory.
     fn ring_offset(&self, direction: RingDirection, index: u16) -> u32 {
         offset(self.position(direction, index) * ring_bytes(self.ring_log2) as u64)
     }

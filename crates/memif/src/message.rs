@@ -270,6 +270,7 @@ impl MemifMessage {
 struct MessageFields<'a>(&'a [u8]);
 
 impl MessageFields<'_> {
+    /// Reads the next bytes of a message.
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let Some((first, rest)) = self.0.split_first_chunk() else { return [0; N] };
         self.0 = rest;
@@ -306,6 +307,7 @@ impl MessageFields<'_> {
 struct MessageBytes(Vec<u8>);
 
 impl MessageBytes {
+    /// Appends bytes to a message.
     fn put(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -319,6 +321,7 @@ impl MessageBytes {
         self.0.resize(end, 0);
     }
 
+    /// Returns the message, filled up with zeros.
     fn finish(self) -> [u8; MESSAGE_BYTES] {
         let mut whole = [0; MESSAGE_BYTES];
         whole.iter_mut().zip(self.0).for_each(|(to, from)| *to = from);

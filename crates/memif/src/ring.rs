@@ -86,6 +86,7 @@ struct MemifDescriptor {
 }
 
 impl MemifDescriptor {
+    /// Parses a descriptor that the peer may have written.
     fn parse(bytes: [u8; DESCRIPTOR_BYTES]) -> Self {
         let [f0, f1, r0, r1, l0, l1, l2, l3, o0, o1, o2, o3, ..] = bytes;
         Self {
@@ -96,6 +97,7 @@ impl MemifDescriptor {
         }
     }
 
+    /// Encodes the descriptor as in the memory.
     fn encode(self) -> [u8; DESCRIPTOR_BYTES] {
         let [f0, f1] = self.flags.to_ne_bytes();
         let [r0, r1] = self.region.to_ne_bytes();
@@ -157,6 +159,7 @@ impl RingMemory {
         Ok(Self { regions, region, start, size, owner })
     }
 
+    /// Returns the mapping of the region that has the ring.
     fn mapping(&self) -> Option<&SharedMapping> {
         self.regions.get(usize::from(self.region))
     }
@@ -169,6 +172,7 @@ impl RingMemory {
         self.start.saturating_add(offset)
     }
 
+    /// Copies the descriptor of a slot.
     #[inline]
     fn descriptor(&self, slot: u16) -> MemifDescriptor {
         let mut bytes = [0; DESCRIPTOR_BYTES];
@@ -178,6 +182,7 @@ impl RingMemory {
         MemifDescriptor::parse(bytes)
     }
 
+    /// Writes the descriptor of a slot.
     #[inline]
     fn set_descriptor(&self, slot: u16, descriptor: MemifDescriptor) {
         let place = self.descriptor_offset(slot);
@@ -193,6 +198,7 @@ impl RingMemory {
         debug_assert!(is_written, "the descriptor lies in its region");
     }
 
+    /// Returns the mask that makes an index a slot.
     #[inline]
     const fn mask(&self) -> u16 {
         self.size.wrapping_sub(1)
@@ -246,6 +252,7 @@ impl RingMemory {
         self.set_descriptor(slot, MemifDescriptor { flags: 0, region, length, offset });
     }
 
+    /// Returns the mapping and the offset of a buffer.
     #[inline]
     fn region_of(&self, part: BufferPart) -> Option<(&SharedMapping, usize)> {
         let mapping = self.regions.get(usize::from(part.region))?;
@@ -352,6 +359,7 @@ impl ReceiveRing {
         (taken, result)
     }
 
+    /// Takes at most `max` frames, and counts them in `taken`.
     fn take_into(
         &mut self,
         max: usize,

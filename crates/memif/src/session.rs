@@ -163,6 +163,7 @@ impl MemifServerSession {
         Ok(SessionStep::Send(MemifMessage::Ack, None))
     }
 
+    /// Maps a memory region of the client.
     fn add_region(
         &mut self,
         index: u16,
@@ -186,6 +187,7 @@ impl MemifServerSession {
         Ok(())
     }
 
+    /// Adds a ring of the client.
     fn add_ring(&mut self, ring: RingMessage, event: OwnedFd) -> Result<(), MemifProtocolError> {
         let rings = match ring.direction {
             RingDirection::ToServer => &mut self.to_server,

@@ -71,6 +71,7 @@ pub(crate) fn mld(
     content.read::<16>(source.into(), MLD_GROUP_AT, message)
 }
 
+/// Reads the type of a message, its first byte.
 fn message_type(mut message: MessageOctets<'_>) -> Result<u8, MembershipError> {
     let [number] = message.take()?;
     Ok(number)

@@ -70,6 +70,7 @@ impl NicEntry {
         Self { no, stage, priority, rule, write, port, is_punt }
     }
 
+    /// Returns the key that no other entry of the stage may have.
     const fn match_key(&self) -> MatchKey<'_> {
         MatchKey { tag: self.rule.tag, matching: &self.rule.matching, priority: self.priority }
     }
@@ -119,6 +120,7 @@ impl NicStage {
         }
     }
 
+    /// Removes an entry from the index of the stage.
     fn remove(&mut self, entry: &NicEntry) {
         self.table.remove(entry.match_key());
         if let Entry::Occupied(mut count) = self.masks.entry(entry.rule.matching.mask().clone()) {

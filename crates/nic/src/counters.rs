@@ -136,26 +136,32 @@ impl NicCounters {
         self.ports_broken.load(Ordering::Relaxed)
     }
 
+    /// Counts received packets.
     pub(crate) fn count_received(&self, count: usize) {
         self.received.fetch_add(count as u64, Ordering::Relaxed);
     }
 
+    /// Counts a packet that left by a port.
     pub(crate) fn count_sent(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a packet that the switch sent by a representor.
     pub(crate) fn count_represented(&self) {
         self.represented.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a packet that reached the end of its traversal.
     pub(crate) fn count_hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a packet that matched only the first entries.
     pub(crate) fn count_partial_hit(&self) {
         self.partial_hits.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a packet that left by a representor to the switch.
     pub(crate) fn count_handed_over(&self) {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
     }
@@ -174,6 +180,7 @@ impl NicCounters {
         output.count_not_sent(1);
     }
 
+    /// Counts a port that failed.
     pub(crate) fn count_broken_port(&self) {
         self.ports_broken.fetch_add(1, Ordering::Relaxed);
     }
@@ -211,6 +218,7 @@ impl NicPortLosses {
         self.not_sent.load(Ordering::Relaxed)
     }
 
+    /// Counts the received frames that were lost, by their reasons.
     pub(crate) fn count_refused(&self, report: &RxReport) {
         let RxReport { refused, no_buffer, ring_full, .. } = *report;
         if refused == 0 {
@@ -226,6 +234,7 @@ impl NicPortLosses {
         }
     }
 
+    /// Counts packets that the port could not send.
     pub(crate) fn count_not_sent(&self, count: u32) {
         if count > 0 {
             self.not_sent.fetch_add(count.into(), Ordering::Relaxed);

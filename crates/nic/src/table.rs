@@ -43,6 +43,7 @@ impl PriorityGroup {
         self.priority == match_key.priority && self.mask == *match_key.matching.mask()
     }
 
+    /// Returns the entry of the group that matches a key.
     fn find(&self, seed: u64, key: &FlowKey) -> Option<u32> {
         let hash = hash(seed, self.mask.apply(key));
         let is_same =

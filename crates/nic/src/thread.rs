@@ -157,6 +157,7 @@ pub(crate) struct NicThread {
 }
 
 impl NicThread {
+    /// Returns the commands for the thread.
     pub(crate) fn commands(&self) -> &CommandQueue {
         &self.commands
     }
@@ -302,6 +303,7 @@ impl NicWorker {
         orders.fold(false, |found, order| order.has_progress() | found)
     }
 
+    /// Executes waiting commands; returns whether there were any.
     fn run_commands(&mut self) -> bool {
         self.shared.commands.take(&mut self.commands);
         let has_worked = !self.commands.is_empty();
@@ -333,6 +335,7 @@ impl NicWorker {
         self.update_ports();
     }
 
+    /// Removes a port, after the packets of its representor.
     fn remove(&mut self, number: u16) -> Option<OpenPort> {
         // The switch has counted the packets in these queues as sent, and sends no more packets.
         for _ in 0..RING.div_ceil(BURST) {
@@ -351,6 +354,7 @@ impl NicWorker {
         Some(port)
     }
 
+    /// Updates the list of port numbers, and the longest sleep.
     fn update_ports(&mut self) {
         self.numbers.clear();
         self.numbers.extend(self.ports.keys());
@@ -358,6 +362,7 @@ impl NicWorker {
         self.sleep_ms = if can_wait { WAIT_MAX_MS } else { SLEEP_MAX_MS };
     }
 
+    /// Receives a burst from a port; returns whether there was one.
     fn poll_port(&mut self, number: u16) -> bool {
         let Some(port) = self.ports.get_mut(&number) else { return false };
         let received = port.port.receive(0, &self.epoll, &mut self.pool, &mut self.burst);

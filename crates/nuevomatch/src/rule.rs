@@ -154,6 +154,7 @@ impl<const N: usize> PriorityRule<N> {
         self.as_box().check(widths, rule)
     }
 
+    /// Sets the ranges of a field to those of a value and mask.
     fn set_mask(&mut self, schema: &KeySchema, field: usize, value: u128, mask: u128) {
         let mut masks = [0; N];
         schema.split(field, mask, &mut masks);
@@ -167,6 +168,7 @@ impl<const N: usize> PriorityRule<N> {
         }
     }
 
+    /// Sets the range of a field.
     fn set_range(
         &mut self,
         schema: &KeySchema,
@@ -200,6 +202,7 @@ pub(crate) const fn rank(priority: u32, value: u32) -> u64 {
     (priority as u64) << 32 | value as u64
 }
 
+/// Refuses a priority that is too large for a rank.
 fn check_priority(priority: u32) -> Result<(), Error> {
     if priority > PRIORITY_MAX {
         return Err(Error::Priority { priority, max: PRIORITY_MAX });

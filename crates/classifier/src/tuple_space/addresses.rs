@@ -46,6 +46,7 @@ impl AddressTries {
         Self { ipv4: [Trie::new(), Trie::new()], ipv6: [Trie::new(), Trie::new()] }
     }
 
+    /// Adds the address prefixes of a rule to the tries.
     pub(super) fn insert(&mut self, key: &FlowKey, lengths: PrefixLengths) {
         for (index, length) in lengths.used() {
             let value = left_aligned(key.field(FIELDS[index]), FIELDS[index]);
@@ -56,6 +57,7 @@ impl AddressTries {
         }
     }
 
+    /// Removes the address prefixes of a rule from the tries.
     pub(super) fn remove(&mut self, key: &FlowKey, lengths: PrefixLengths) {
         for (index, length) in lengths.used() {
             let value = left_aligned(key.field(FIELDS[index]), FIELDS[index]);

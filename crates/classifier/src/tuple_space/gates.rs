@@ -61,6 +61,7 @@ impl Gates {
         is_one.then(|| self.acquire_one(leading_words(mask, words_count), hashing))
     }
 
+    /// Returns the gate for a mask, with one more use.
     fn acquire_one(&mut self, mask: SparseMask, hashing: &Hashing) -> GateId {
         if let Some(id) = self.by_mask.get(&mask) {
             self.gates[id.index()].subtables_count += 1;
@@ -98,11 +99,13 @@ impl Gates {
         }
     }
 
+    /// Adds the values of a rule to a gate.
     pub(super) fn insert(&mut self, id: GateId, key: &FlowKey, hashing: &Hashing) {
         let gate = &mut self.gates[id.index()];
         gate.values.insert(hashing.hash(&gate.words, key));
     }
 
+    /// Removes the values of a rule from a gate.
     pub(super) fn remove(&mut self, id: GateId, key: &FlowKey, hashing: &Hashing) {
         let gate = &mut self.gates[id.index()];
         gate.values.remove(hashing.hash(&gate.words, key));
@@ -116,6 +119,7 @@ impl Gates {
 }
 
 impl GateId {
+    /// Returns the position of the gate in the list of gates.
     const fn index(self) -> usize {
         self.0 as usize
     }

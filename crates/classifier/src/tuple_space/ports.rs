@@ -28,10 +28,12 @@ impl PortTrie {
         (mask != 0).then(|| Self { mask, length, trie: Trie::new() })
     }
 
+    /// Adds the port prefix of a rule.
     pub(super) fn insert(&mut self, key: &FlowKey) {
         self.trie.insert(self.value(key), self.length);
     }
 
+    /// Removes the port prefix of a rule.
     pub(super) fn remove(&mut self, key: &FlowKey) {
         self.trie.remove(self.value(key), self.length);
     }

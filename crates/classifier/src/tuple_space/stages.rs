@@ -52,12 +52,14 @@ impl SubtableStages {
         Self { stages, before_addresses, addresses }
     }
 
+    /// Adds the values of a rule to each stage and address set.
     pub(super) fn insert(&mut self, key: &FlowKey, hashing: &Hashing) {
         for part in self.stages.iter_mut().chain(&mut self.addresses) {
             part.values.insert(hashing.hash(&part.words, key));
         }
     }
 
+    /// Removes the values of a rule from each stage and address set.
     pub(super) fn remove(&mut self, key: &FlowKey, hashing: &Hashing) {
         for part in self.stages.iter_mut().chain(&mut self.addresses) {
             part.values.remove(hashing.hash(&part.words, key));
@@ -114,6 +116,7 @@ impl SubtableStages {
         !self.has_network() && self.prove_by_address(key, hashing, mask)
     }
 
+    /// Adds the address that no rule of the subtable has to `mask`, if there is one.
     fn prove_by_address(&self, key: &FlowKey, hashing: &Hashing, mask: &mut FlowMask) -> bool {
         let lacking = self.addresses.iter().filter(|part| part.lacks(key, hashing));
         let Some(part) = lacking.min_by_key(|part| added_bits_count(mask, &part.words)) else {

@@ -74,10 +74,12 @@ impl<R> RuleSubtable<R> {
         }
     }
 
+    /// Returns the mask that all rules of the subtable share.
     pub(super) const fn mask(&self) -> &SparseMask {
         &self.mask
     }
 
+    /// Returns the words of the mask, each with its secret for the hash.
     pub(super) const fn words(&self) -> &[HashedWord] {
         &self.words
     }
@@ -86,10 +88,12 @@ impl<R> RuleSubtable<R> {
         &self.stages
     }
 
+    /// Returns the gate that the subtable is behind.
     pub(super) const fn gate(&self) -> Option<GateId> {
         self.gate
     }
 
+    /// Returns the lengths of the address prefixes in the mask.
     pub(super) const fn prefix_lengths(&self) -> PrefixLengths {
         self.prefix_lengths
     }
@@ -253,6 +257,7 @@ impl<R> RuleSubtable<R> {
         }
     }
 
+    /// Subtracts a rule from the count of a position.
     fn remove_position(&mut self, position: RulePosition) {
         if let Some(count) = self.positions.get_mut(&position) {
             *count -= 1;
@@ -310,6 +315,7 @@ impl<R> RuleChain<R> {
         self.rules[..end].last_mut().filter(|stored| stored.rank == rank)
     }
 
+    /// Inserts a rule in the order of ranks.
     fn insert(&mut self, stored: SubtableRule<R>) {
         let position = self.rules.partition_point(|other| other.rank >= stored.rank);
         self.rules.insert(position, stored);

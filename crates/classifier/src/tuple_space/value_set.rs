@@ -18,11 +18,13 @@ struct CountedHash {
 }
 
 impl ValueSet {
+    /// Returns whether the set has a value with this hash.
     pub(super) fn contains(&self, hash: u64) -> bool {
         let half = half(hash);
         self.0.find(spread(half), |counted_hash| counted_hash.half == half).is_some()
     }
 
+    /// Counts a value by its hash.
     pub(super) fn insert(&mut self, hash: u64) {
         let half = half(hash);
         let same = |counted_hash: &CountedHash| counted_hash.half == half;

@@ -36,6 +36,7 @@ impl Hashing {
         Self { secrets: vec![0; FLOW_WORDS].into(), factor: 0 }
     }
 
+    /// Returns the words of a mask, each with its secret.
     pub(super) fn words(&self, mask: &SparseMask) -> Box<[HashedWord]> {
         let word = |(index, bits)| HashedWord { index, bits, secret: self.secrets[index] };
         mask.iter().map(word).collect()

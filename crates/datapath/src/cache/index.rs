@@ -298,12 +298,14 @@ macro_rules! wildcard_indexes {
                 }
             }
 
+            /// Stores the totals of the index, for the next index of its kind.
             pub(super) fn save_totals(&self, totals: &mut IndexTotals) {
                 match self {
                     $(Self::$name(index) => totals.$field = index.totals(),)*
                 }
             }
 
+            /// Finds the entries of one packet.
             pub(super) fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<PartialLookup> {
                 match self {
                     $(Self::$name(index) => {
@@ -312,6 +314,7 @@ macro_rules! wildcard_indexes {
                 }
             }
 
+            /// Installs entries for a packet that missed.
             pub(super) fn handle_miss(
                 &mut self,
                 owner: &mut Owner,
@@ -328,12 +331,14 @@ macro_rules! wildcard_indexes {
                 }
             }
 
+            /// Returns the number of entries that the index has room for.
             pub(super) fn capacity(&self) -> IndexCapacity {
                 match self {
                     $(Self::$name(index) => index.capacity(),)*
                 }
             }
 
+            /// Finds the entries of each selected packet; returns a bit for each hit.
             pub(super) fn find_burst(
                 &mut self,
                 owner: &Owner,
@@ -346,24 +351,28 @@ macro_rules! wildcard_indexes {
                 }
             }
 
+            /// Returns whether lookups use the hashes of the packets.
             pub(super) fn uses_hashes(&self) -> bool {
                 match self {
                     $(Self::$name(index) => index.uses_hashes(),)*
                 }
             }
 
+            /// Subtracts a hit of the last burst.
             pub(super) fn uncount_hit(&mut self, position: usize, hit: &HitSlots) {
                 match self {
                     $(Self::$name(index) => index.uncount_hit(position, hit),)*
                 }
             }
 
+            /// Removes an entry from the index.
             pub(super) fn remove(&mut self, entry: EntryRef) {
                 match self {
                     $(Self::$name(index) => index.remove(entry),)*
                 }
             }
 
+            /// Translates an evicted entry again, and installs the result.
             pub(super) fn repair(
                 &mut self,
                 owner: &mut Owner,
@@ -375,6 +384,7 @@ macro_rules! wildcard_indexes {
                 }
             }
 
+            /// Installs entries for a forecast.
             pub(super) fn preload(
                 &mut self,
                 owner: &mut Owner,
@@ -385,42 +395,49 @@ macro_rules! wildcard_indexes {
                 }
             }
 
+            /// Returns whether more than one entry in `divisor` is free.
             pub(super) fn has_room(&self, divisor: usize) -> bool {
                 match self {
                     $(Self::$name(index) => index.has_room(divisor),)*
                 }
             }
 
+            /// Does a bounded amount of deferred work; returns whether there was any.
             pub(super) fn maintain(&mut self) -> bool {
                 match self {
                     $(Self::$name(index) => index.maintain(),)*
                 }
             }
 
+            /// Returns the number of masks in use.
             pub(super) fn masks(&self) -> usize {
                 match self {
                     $(Self::$name(index) => index.masks(),)*
                 }
             }
 
+            /// Publishes the counts of the index.
             pub(super) fn publish(&self, counters: &ThreadCounters) {
                 match self {
                     $(Self::$name(index) => index.publish(counters),)*
                 }
             }
 
+            /// Returns the hits of a burst to observe.
             pub(super) fn sample_burst(&mut self, hits: &[HitSlots]) -> PositionSet {
                 match self {
                     $(Self::$name(index) => index.sample_burst(hits),)*
                 }
             }
 
+            /// Observes a sampled packet that hit.
             pub(super) fn observe(&mut self, upcall: Upcall<'_>) {
                 match self {
                     $(Self::$name(index) => index.observe(upcall),)*
                 }
             }
 
+            /// Returns the position of an LTM entry in the chain.
             pub(super) fn link(&self, entry: EntryRef) -> Option<CoverageLink> {
                 match self {
                     $(Self::$name(index) => index.link(entry),)*

@@ -300,6 +300,7 @@ impl BitBucket {
         self.level = filled.min(self.depth);
     }
 
+    /// Returns whether the bucket has any tokens.
     const fn has_tokens(&self) -> bool {
         self.level > 0
     }

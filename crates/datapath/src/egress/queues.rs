@@ -173,11 +173,13 @@ impl EgressQueue {
         if packet.is_large() { self.large } else { self.packets.len() - self.large }
     }
 
+    /// Appends a packet, and counts it if it is large.
     fn push(&mut self, packet: Packet) {
         self.large += usize::from(packet.is_large());
         self.packets.push_back(packet);
     }
 
+    /// Removes the oldest packet, and its count.
     fn pop(&mut self) -> Option<Packet> {
         let packet = self.packets.pop_front()?;
         self.large -= usize::from(packet.is_large());

@@ -153,6 +153,7 @@ impl CoordinatorHandle {
         })
     }
 
+    /// Takes the lock of the coordinator if no other thread holds it.
     fn try_lock(&self) -> Option<MutexGuard<'_, HandleState>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),

@@ -67,15 +67,18 @@ mod model {
             Ok(Self { set: Mutex::new(false), changed: Condvar::new() })
         }
 
+        /// Sets the signal, and wakes its waiter.
         pub(crate) fn set(&self) {
             *self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = true;
             self.changed.notify_one();
         }
 
+        /// Clears the signal.
         pub(crate) fn clear(&self) {
             *self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = false;
         }
 
+        /// Blocks until the signal is set.
         pub(crate) fn wait(&self) {
             let mut set = self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             while !*set {

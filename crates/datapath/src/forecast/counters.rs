@@ -61,16 +61,19 @@ pub struct SourceCounters {
 pub(super) struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
+    /// Adds to a counter that only one thread writes.
     pub(super) fn add(&self, count: u64) {
         // Release: partner of the Acquire in `get`. A reader of this count also sees earlier counts
         // of the same thread.
         self.0.fetch_add(count, Ordering::Release);
     }
 
+    /// Reads the counter, on any thread.
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
+    /// Adds a duration in nanoseconds.
     fn add_time(&self, time: Duration) {
         self.add(nanoseconds(time));
     }

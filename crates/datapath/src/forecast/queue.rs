@@ -87,12 +87,14 @@ impl BoundedQueue {
         self.by_position.len() >= WAITING_MAX
     }
 
+    /// Adds a forecast as the newest one.
     fn push_back(&mut self, waiting: WaitingForecast) {
         self.by_confidence.insert((waiting.forecast.confidence, self.next));
         self.by_position.insert(self.next, waiting);
         self.next += 1;
     }
 
+    /// Removes the oldest forecast.
     fn pop_front(&mut self) -> Option<WaitingForecast> {
         let (position, first) = self.by_position.pop_first()?;
         self.by_confidence.remove(&(first.forecast.confidence, position));

@@ -94,6 +94,7 @@ impl ForecastInbox {
         is_listed && !self.link.is_retired()
     }
 
+    /// Adds a forecast, or refuses it if the inbox is full or locked.
     fn push(&self, forecast: Forecast, account: ForecastAccount) {
         let inbox = self.forecasts.try_lock().filter(|inbox| inbox.len() < INBOX_MAX);
         let Some(mut inbox) = inbox else { return account.refuse(ForecastRefusal::QueueFull) };

@@ -229,6 +229,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         true
     }
 
+    /// Executes waiting commands; returns whether there were any.
     fn take_commands(&mut self) -> bool {
         for count in 0..COMMANDS_PER_ITERATION {
             let Ok(command) = self.commands.try_recv() else { return count > 0 };
@@ -278,6 +279,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 }
 
 impl<T> OffloadAgent<T> {
+    /// Returns the link to the eviction coordinator.
     pub(super) const fn link(&self) -> &Arc<Link> {
         &self.link
     }

@@ -209,6 +209,7 @@ impl OffloadCandidates {
         self.ring.slots() > CANDIDATES_MAX / 2 || self.ring.is_abandoned()
     }
 
+    /// Offers the key of a missed packet to the device, if there is room.
     fn push(&mut self, key: &FlowKey, missed: Time, forecast: Option<DeviceForecast>) {
         self.counters.made.add(1);
         self.has_unnotified = true;
@@ -302,6 +303,7 @@ impl OffloadHandle {
         self.link.acked_version()
     }
 
+    /// Sends a command to the agent, or returns it if the agent has ended.
     fn send(&self, command: OffloadCommand) -> Result<(), OffloadCommand> {
         let sent = self.commands.send(command);
         self.wake();
@@ -310,6 +312,7 @@ impl OffloadHandle {
 }
 
 impl SharedStatus {
+    /// Locks the status, to read or write it.
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, OffloadStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }

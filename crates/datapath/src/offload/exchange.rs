@@ -25,6 +25,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         has_events
     }
 
+    /// Handles an event of the device.
     fn handle_event(&mut self, event: OffloadEvent) {
         match event {
             OffloadEvent::Completed { ticket, result } => {

@@ -67,6 +67,7 @@ impl PendingForecasts {
         }
     }
 
+    /// Adds an accepted forecast; a full list loses its oldest one.
     fn push(&mut self, mut flow: PendingForecast) {
         flow.forecast.accept();
         if self.flows.len() >= PENDING_MAX {

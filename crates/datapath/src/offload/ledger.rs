@@ -547,6 +547,7 @@ impl Ledger {
         ticket
     }
 
+    /// Sets the state of an entry, and returns its stage.
     fn set_state(&mut self, index: LtmIndex, state: State) -> Option<StageId> {
         let offloaded = self.offloaded_entries.get_mut(&index)?;
         offloaded.state = state;

@@ -292,6 +292,7 @@ impl FreeList {
         Some(self.free.pop().unwrap_or_else(|| vec![0; self.size].into_boxed_slice()))
     }
 
+    /// Keeps a buffer for reuse, unless the list is full.
     fn put_back(&mut self, buffer: Box<[u8]>) {
         self.out = self.out.saturating_sub(1);
         if self.free.len() < self.max {

@@ -66,6 +66,7 @@ fn device_address(message: &[u8]) -> Option<DeviceAddress> {
     Some(DeviceAddress { address: local.or(address)?, index })
 }
 
+/// Parses an IPv4 address of 4 bytes, or an IPv6 address of 16 bytes.
 fn ip_address(value: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(value).ok().map(IpAddr::from);
     v4.or_else(|| <[u8; 16]>::try_from(value).ok().map(IpAddr::from))

@@ -182,6 +182,7 @@ struct DpdkRx {
 }
 
 impl DpdkRx {
+    /// Returns a receive queue that polls some queues of the device.
     fn boxed(receivers: Vec<DpdkReceiver>) -> Box<dyn RxQueue> {
         Box::new(Self { receivers, next: 0, empty: 0 })
     }

@@ -206,6 +206,7 @@ impl HostDevice {
         }))
     }
 
+    /// Duplicates the socket of the device; `None` if no descriptor is left.
     fn try_clone(&self) -> Option<Self> {
         let control = self.control.try_clone().ok()?;
         let Self { index, is_second_name, mtu_refusal, .. } = *self;
@@ -368,6 +369,7 @@ pub(super) fn try_mtu(
     Some(MtuRefusal { mtu, reason: MtuRefusalReason::System(error.kind()) })
 }
 
+/// Sets a device up or down.
 fn set_up(control: BorrowedFd<'_>, device: &DeviceName, is_up: bool) -> io::Result<()> {
     let flags = sys::device_flags(control, device)?;
     let wanted = if is_up { flags | libc::IFF_UP } else { flags & !libc::IFF_UP };

@@ -27,6 +27,7 @@ use crate::packet::{
 pub(super) struct DeviceName(String);
 
 impl DeviceName {
+    /// Checks the name of a device, and copies it.
     pub(super) fn new(name: &str) -> Result<Self, PortError> {
         let is_legal = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
         let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ && name != "." && name != "..";
@@ -67,6 +68,7 @@ pub fn check_device_name(name: &str) -> Result<(), PortError> {
     DeviceName::new(name).map(drop)
 }
 
+/// Returns the error of a system call that returned -1.
 pub(super) fn check_result(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -302,6 +304,7 @@ pub(super) fn packet_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_i
     integer_option(fd, libc::SOL_PACKET, option)
 }
 
+/// Reads an integer option of a socket.
 fn integer_option(fd: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result<c_int> {
     let (mut value, mut length): (c_int, _) = (0, length_of::<c_int>());
     let target = ptr::from_mut(&mut value).cast();
@@ -355,6 +358,7 @@ pub(super) fn bind_packet_sender(fd: BorrowedFd<'_>, device: c_uint) -> io::Resu
     bind_protocol(fd, device, 0)
 }
 
+/// Binds a packet socket to a device and an `EtherType`.
 fn bind_protocol(fd: BorrowedFd<'_>, device: c_uint, protocol: u16) -> io::Result<()> {
     let mut address = no_address();
     address.sll_protocol = protocol;

@@ -33,6 +33,7 @@ impl PacketThread {
         COMMANDS_PER_ITERATION
     }
 
+    /// Executes a command of the control plane.
     fn handle_command(&mut self, command: Command) {
         match command {
             Command::AddPort(port) => self.add_port(*port),
@@ -93,6 +94,7 @@ impl PacketThread {
         dumped_entry(&self.caches, speculation, slot)
     }
 
+    /// Adds a port to which this thread sends.
     fn add_port(&mut self, added: ThreadPort) {
         let ThreadPort { port, bridge, number, capabilities, queues, traffic } = added;
         // A port with this number may exist: the new port replaces it.
@@ -107,6 +109,7 @@ impl PacketThread {
         }
     }
 
+    /// Adds a receive queue that this thread polls.
     fn add_receiver(&mut self, added: ThreadReceiver) {
         let ThreadReceiver { port, bridge, number, queue, traffic, policer, state } = added;
         let RxQueueState { number: number_in_port, received, load } = state;

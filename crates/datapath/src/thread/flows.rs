@@ -59,6 +59,7 @@ impl TableDecisions {
         self.decider.as_mut().map_or(0, |decider| decider.credit(pipeline, count, wait))
     }
 
+    /// Returns the decider of the packets.
     fn decider(&mut self) -> &mut PacketDecider {
         self.decider.get_or_insert_default()
     }

@@ -139,6 +139,7 @@ impl PacketThread {
     }
 }
 
+/// Records the egress port of a flow, if another decision set the last one.
 fn set_egress<'a>(
     cache: &mut NetflowCache,
     flow: FlowPosition,

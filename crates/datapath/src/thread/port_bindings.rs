@@ -10,10 +10,12 @@ use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
 pub(super) struct PortBindings(BTreeMap<DatapathPort, (BridgeId, PortNo)>);
 
 impl PortBindings {
+    /// Binds a datapath port to its bridge and its number there.
     pub(super) fn set(&mut self, port: DatapathPort, bridge: BridgeId, number: PortNo) {
         self.0.insert(port, (bridge, number));
     }
 
+    /// Removes the bridge and number of a datapath port.
     pub(super) fn remove(&mut self, port: DatapathPort) {
         self.0.remove(&port);
     }

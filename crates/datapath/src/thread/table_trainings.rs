@@ -107,6 +107,7 @@ impl TableTrainings {
         }
     }
 
+    /// Returns whether the tables of a request are trained.
     fn is_done(&self, request: TrainingRequest) -> bool {
         let has_none = self.done.is_none() && self.failed.is_none();
         self.done == Some(request) || has_none && request.tables.is_empty()

@@ -20,6 +20,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Creates a tally in which all counts are zero.
     pub(super) const fn new() -> Self {
         Self {
             received: 0,

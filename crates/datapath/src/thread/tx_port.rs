@@ -45,6 +45,7 @@ pub(crate) struct TxPort {
 pub(crate) struct TxPortIndex(pub(super) u32);
 
 impl TxPortIndex {
+    /// Returns the position of the port in the list of ports.
     #[inline]
     pub(super) const fn index(self) -> usize {
         self.0 as usize

@@ -82,6 +82,7 @@ impl UpkeepJobs {
         self.start_dump();
     }
 
+    /// Starts the next requested dump of entries, unless one is running.
     fn start_dump(&mut self) {
         if self.dump.is_none()
             && let Some(reply) = self.dumps_waiting.pop()

@@ -181,6 +181,7 @@ impl IpfixExporter {
     }
 }
 
+/// Appends the information elements of a template.
 fn push_elements(buffer: &mut Vec<u8>, elements: &[Element]) {
     for (number, length) in elements {
         push_u16(buffer, *number);

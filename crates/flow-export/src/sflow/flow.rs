@@ -129,6 +129,7 @@ impl SampledInterface {
 }
 
 impl DiscardReason {
+    /// Returns the sFlow code of the reason.
     const fn code(self) -> u32 {
         match self {
             Self::Unknown => 256,

@@ -306,6 +306,7 @@ impl Oxm {
         bits.div_ceil(8) as usize
     }
 
+    /// Returns an OXM with the length of its field.
     pub(super) const fn of(class: OxmClass, name: &'static str, number: u8) -> Self {
         Self { name, class, number, wire_bits: 0 }
     }

@@ -39,6 +39,7 @@ impl RowIndex {
         Self::with_bits(BITS_MIN)
     }
 
+    /// Creates an index with 2^`bits` slots.
     fn with_bits(bits: u32) -> Self {
         Self { slots: vec![EMPTY; 1 << bits].into_boxed_slice(), shift: 32 - bits, len: 0 }
     }
@@ -76,6 +77,7 @@ impl RowIndex {
         self.find_position(tag, is_it).map(|position| self.slots[position].row)
     }
 
+    /// Inserts a row under its tag.
     pub(super) fn insert(&mut self, tag: u32, row: u32) {
         if (self.len + 1) * 2 > self.slots.len() {
             let mut larger = Self::with_bits(32 - self.shift + 1);
@@ -131,6 +133,7 @@ impl RowIndex {
         (tag >> self.shift) as usize
     }
 
+    /// Returns the next position of a probe, modulo the number of slots.
     #[inline]
     const fn next_position(&self, position: usize) -> usize {
         (position + 1) & (self.slots.len() - 1)

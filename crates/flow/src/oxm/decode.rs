@@ -94,6 +94,7 @@ fn checked_mask(field: FieldId, mask: &[u8]) -> Result<u128, OxmError> {
     Ok(if is_whole { field.value_max() } else { mask & field.value_max() })
 }
 
+/// Returns the value of a field, widened, or an error if it is illegal.
 fn checked_value(
     field: FieldId,
     header: &OxmHeader,

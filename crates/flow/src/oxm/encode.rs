@@ -103,6 +103,7 @@ fn put_entry(oxm: Oxm, field: FieldId, (value, mask): (u128, u128), out: &mut Ve
     }
 }
 
+/// Appends the last `length` bytes of a number.
 fn write_number(number: u128, length: usize, out: &mut Vec<u8>) {
     let bytes = number.to_be_bytes();
     out.extend_from_slice(&bytes[bytes.len() - length..]);

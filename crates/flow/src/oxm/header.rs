@@ -132,10 +132,12 @@ impl OxmHeader {
         (self.word >> 9 & 0x7f) as u8
     }
 
+    /// Returns the number of bytes after the header word.
     const fn payload_len(&self) -> usize {
         (self.word & 0xff) as usize
     }
 
+    /// Returns the number of bytes of the experimenter id.
     const fn experimenter_len(&self) -> usize {
         if self.experimenter.is_some() { 4 } else { 0 }
     }

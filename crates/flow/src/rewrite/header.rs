@@ -60,6 +60,7 @@ struct FrameHeaders<'a> {
     pseudo_header: ChecksumDifference,
 }
 
+/// Returns whether the `EtherType` of a packet is MPLS.
 fn is_mpls(key: &FlowKey) -> bool {
     matches!(key.field(FieldId::EthType), 0x8847 | 0x8848)
 }
@@ -257,6 +258,7 @@ impl<'a> FrameHeaders<'a> {
         }
     }
 
+    /// Updates the checksums for the words that were written.
     fn update_checksums(&mut self, state: ChecksumState) {
         if let NetworkHeader::Ipv4(header) = self.network {
             update(self.frame, header, 10, |checksum| self.ip_header.update(checksum));

@@ -163,6 +163,7 @@ impl TransportHeader {
         }
     }
 
+    /// Updates the CRC of an SCTP header.
     fn update_crc(&self, frame: &mut [u8], state: ChecksumState) {
         /// Offset of the checksum in an SCTP header.
         const CRC: usize = 8;

@@ -114,6 +114,7 @@ const fn expected(field: FieldId) -> &'static str {
     }
 }
 
+/// Returns the description of a format for error messages.
 const fn expected_format(format: Format) -> &'static str {
     match format {
         Format::Decimal | Format::Hex => "a number, or number/mask: 80, 0x50, 0x50/0xfff0",

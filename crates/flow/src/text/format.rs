@@ -99,6 +99,7 @@ impl<'a> MatchWriter<'a> {
         Self { key, mask, ports, text: String::new() }
     }
 
+    /// Returns the text of all fields in order.
     fn finish(mut self) -> String {
         let shorthand = Shorthand::of(&self.key, &self.mask);
         for part in ORDER {

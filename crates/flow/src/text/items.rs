@@ -44,6 +44,7 @@ fn item_len(text: &str) -> usize {
     text.len()
 }
 
+/// Returns whether a character separates two items.
 const fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
 }

@@ -41,6 +41,7 @@ pub(super) struct FieldName {
     pub(super) name: &'static str,
 }
 
+/// Parses the value and mask of a field, by its name.
 pub(super) fn parse_field_name(
     field_name: FieldName,
     text: &str,
@@ -85,6 +86,7 @@ pub(super) fn parse_tos(field_name: FieldName, text: &str) -> Result<(u128, u128
     }
 }
 
+/// Formats the value of a field, with its mask if bits are missing.
 pub(super) fn format_value_with(
     field: FieldId,
     value: u128,
@@ -213,6 +215,7 @@ fn is_wide_number(text: &str) -> bool {
         && [value, mask].iter().all(|part| is_number(part) || integer(part).is_some())
 }
 
+/// Parses a MAC address.
 fn parse_ethernet(text: &str) -> Option<u128> {
     let octet = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -223,6 +226,7 @@ fn parse_ethernet(text: &str) -> Option<u128> {
     Some(octets.into_iter().fold(0, |address, octet| address << 8 | u128::from(octet)))
 }
 
+/// Parses a packet type: `(NAMESPACE,NUMBER)`.
 fn parse_packet_type(text: &str) -> Option<u128> {
     let (space, kind) = text.strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
     let half = |text: &str| integer(text.trim()).filter(|value| *value <= 0xffff);
@@ -242,6 +246,7 @@ fn ethernet(value: u128) -> String {
     octets[10..].iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
 }
 
+/// Formats an IPv4 address.
 #[expect(clippy::cast_possible_truncation, reason = "an IPv4 field has 32 bits")]
 fn ipv4(value: u128) -> String {
     Ipv4Addr::from(value as u32).to_string()
@@ -263,11 +268,13 @@ fn prefix_len(mask: u128, whole: u128) -> Option<String> {
     (host & host.wrapping_add(1) == 0).then(|| mask.count_ones().to_string())
 }
 
+/// Formats a match on fragments, such as `first` or `not_later`.
 fn format_frag(value: u128, mask: u128) -> &'static str {
     let is = |(_, v, m): &&(_, u128, u128)| *v == value && *m == mask;
     FRAGS.iter().chain(&FRAGS_PRINTED).find(is).map_or("<error>", |(name, _, _)| name)
 }
 
+/// Formats a packet type: `(NAMESPACE,NUMBER)`.
 fn format_packet_type(value: u128) -> String {
     format!("({},{})", hex_above_nine(value >> 16), hex_above_nine(value & 0xffff))
 }

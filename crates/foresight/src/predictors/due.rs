@@ -61,6 +61,7 @@ impl DueForecasts {
         self.queue.iter().map(|forecast| forecast.confidence).max()
     }
 
+    /// Returns the time of the earliest forecast.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.queue.front().map(|forecast| forecast.made)
     }

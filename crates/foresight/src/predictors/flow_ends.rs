@@ -48,6 +48,7 @@ impl FlowEnds {
         })
     }
 
+    /// Returns the source and destination fields of IPv4 or IPv6.
     pub(crate) const fn address_fields(is_ipv4: bool) -> [FieldId; 2] {
         if is_ipv4 {
             [FieldId::Ipv4Src, FieldId::Ipv4Dst]

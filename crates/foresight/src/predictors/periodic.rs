@@ -95,6 +95,7 @@ impl Periodic {
         }
     }
 
+    /// Adds a flow that may be periodic.
     fn insert(&mut self, id: u64, flow: &NewFlow, now: Duration) {
         if self.flows.len() >= self.capacity
             && let Some((_, oldest)) = self.arrivals.pop_first()

@@ -353,6 +353,7 @@ impl Relation {
     }
 }
 
+/// Returns a mask of all bits.
 fn full_mask() -> FlowMask {
     let mut mask = FlowMask::EMPTY;
     mask.words_mut().fill(u64::MAX);

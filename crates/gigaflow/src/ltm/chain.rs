@@ -512,6 +512,7 @@ impl Ltm {
         self.capacity
     }
 
+    /// Returns whether a stage has no room for another entry.
     fn is_full(&self, stage: StageId) -> bool {
         self.len(stage) >= self.capacity.stage_entries_max
     }

@@ -128,6 +128,7 @@ impl IdentityIndex {
     }
 }
 
+/// Returns the hash of the state at which an entry starts.
 #[inline]
 fn hash(state: StateId) -> u64 {
     fold(0, state.number().into())

@@ -194,6 +194,7 @@ impl TrackedHeaders {
         is_known.then(|| (self.key.field(tpid), self.key.field(tci)))
     }
 
+    /// Writes both VLAN tags, and marks them as known and written.
     fn set_tags(&mut self, outer: VlanTag, inner: VlanTag) {
         for ((tpid, tci), tag) in [(OUTER, outer), (INNER, inner)] {
             for (field, value) in [(tpid, tag.0), (tci, tag.1)] {

@@ -119,11 +119,13 @@ impl StageEntries {
         held.stage_entry.as_ref().map(|_| held.class)
     }
 
+    /// Returns the stage entry in a slot of the store.
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&StageEntry> {
         self.slots.get(slot as usize)?.stage_entry.as_ref()
     }
 
+    /// Returns the stage entry in a slot of the store, to change it.
     pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut StageEntry> {
         self.slots.get_mut(slot as usize)?.stage_entry.as_mut()
     }
@@ -159,6 +161,7 @@ impl StageEntries {
         self.append(stage, class, slot);
     }
 
+    /// Removes the stage entry in a slot of the store.
     pub(super) fn remove(&mut self, slot: u32) -> Option<StageEntry> {
         let stage_entry = self.slots.get_mut(slot as usize)?.stage_entry.take()?;
         self.unlink(stage_entry.stage, slot);

@@ -124,6 +124,7 @@ impl VecStore {
         self.gone.clear();
     }
 
+    /// Returns the traversal and the hits in a slot, to change them.
     fn held_mut(&mut self, slot: u32) -> Option<&mut (Arc<Traversal>, Hits)> {
         self.slots.get_mut(slot as usize)?.held.as_mut()
     }

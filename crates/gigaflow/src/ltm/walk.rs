@@ -20,6 +20,7 @@ pub struct Walk {
 }
 
 impl Walk {
+    /// Starts the walk of a packet through the stages, at a tag.
     pub(super) fn begin(&mut self, tag: Option<Tag>) {
         self.slots.clear();
         self.generations.clear();

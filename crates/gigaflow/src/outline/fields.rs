@@ -262,6 +262,7 @@ impl FieldGroups {
         self.count <= 1
     }
 
+    /// Returns the set of fields of each group.
     pub(super) fn sets(&self) -> &[FieldSet] {
         &self.sets[..usize::from(self.count)]
     }

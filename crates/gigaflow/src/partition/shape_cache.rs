@@ -124,6 +124,7 @@ impl ShapeEntry {
         self.hash == hash && outline.has_shape(&self.outline_shape)
     }
 
+    /// Returns the gains of all sub-traversals of the shape.
     pub(super) const fn gains(&self) -> &Gains {
         &self.gains
     }

@@ -190,6 +190,7 @@ impl Chains {
         self.link(first).before = Predecessor::chain(next_first);
     }
 
+    /// Returns the link at a position.
     fn link(&mut self, position: u32) -> &mut ChainLink {
         &mut self.links[position as usize]
     }

@@ -194,6 +194,7 @@ impl Columns {
         })
     }
 
+    /// Returns whether the row at a position passes all tests.
     fn pass_all(&self, tests: &[ColumnTest], position: u32) -> bool {
         tests.iter().all(|test| {
             let value = self.0[test.column].values.get(position as usize);

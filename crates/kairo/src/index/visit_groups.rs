@@ -149,6 +149,7 @@ impl VisitGroups {
         number
     }
 
+    /// Returns the group with a number.
     pub(super) fn group(&self, number: u32) -> &VisitGroup {
         &self.groups[number as usize]
     }

@@ -48,6 +48,7 @@ impl LacpInfo {
     /// Length of the fields in a TLV, without type, length and reserved octets.
     pub(crate) const BYTES: usize = 15;
 
+    /// Parses the information about an actor or partner.
     pub(crate) fn parse(octets: &mut Octets<'_>) -> Result<Self, PduError> {
         let system = SystemId { priority: octets.take_u16()?, mac: octets.take()? };
         let key = octets.take_u16()?;
@@ -57,6 +58,7 @@ impl LacpInfo {
         Ok(Self { system, key, port_priority, port, state })
     }
 
+    /// Appends the information as in an LACPDU.
     pub(crate) fn emit(&self, frame: &mut Vec<u8>) {
         frame.extend(self.system.priority.to_be_bytes());
         frame.extend(self.system.mac);

@@ -42,6 +42,7 @@ impl Lacpdu {
     }
 }
 
+/// Parses the TLV of an actor or partner.
 fn parse_info(tlv: &'static str, octets: &mut Octets<'_>) -> Result<LacpInfo, PduError> {
     let [_tlv_type, length] = octets.take()?;
     check_length(tlv, length, INFO_LENGTH)?;

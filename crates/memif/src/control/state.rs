@@ -161,6 +161,7 @@ impl MemifState {
         }
     }
 
+    /// Returns a token that no socket has yet.
     fn next_token(&mut self) -> MemifToken {
         self.last_token += 1;
         MemifToken(self.last_token)
@@ -237,6 +238,7 @@ impl MemifState {
         self.remove_unused_listener(&interface.address);
     }
 
+    /// Closes a listener that no interface uses any more.
     fn remove_unused_listener(&mut self, address: &MemifAddress) {
         let is_server =
             |own: &InterfaceState| own.address == *address && own.options.role == MemifRole::Server;
@@ -316,6 +318,7 @@ impl MemifState {
         }
     }
 
+    /// Adds a connection, and watches its socket.
     fn add_connection(
         &mut self,
         socket: MemifSocket,

@@ -123,6 +123,7 @@ impl QueueOrder {
         self.buckets[bucket_of(hash)].last_diverted > self.cleared
     }
 
+    /// Records the count of frames when a flow was last diverted.
     fn set_diverted(&mut self, hash: u64, count: u64) {
         self.bucket(hash).last_diverted = count;
         self.diverted = count;
@@ -154,10 +155,12 @@ impl FlowOrder {
         }
     }
 
+    /// Returns the queue to which a hash belongs.
     fn queue(&self, hash: u64) -> &QueueOrder {
         &self.queues[self.queue_index(hash)]
     }
 
+    /// Returns the queue to which a hash belongs, to change it.
     fn queue_mut(&mut self, hash: u64) -> &mut QueueOrder {
         let index = self.queue_index(hash);
         &mut self.queues[index]

@@ -64,6 +64,7 @@ impl NicPorts {
         Box::new(Representor { nic, number, device: port, seed, losses, is_added: false })
     }
 
+    /// Returns the commands for the thread of the NIC.
     fn commands(&self) -> &CommandQueue {
         self.thread.commands()
     }

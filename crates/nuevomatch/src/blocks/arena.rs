@@ -49,6 +49,7 @@ impl<const N: usize> RuleArena<N> {
         &self.layout
     }
 
+    /// Returns the memory of all blocks.
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
     }
@@ -189,6 +190,7 @@ impl<const N: usize> RuleArena<N> {
         (0..usize::from(run.rules)).find(same)
     }
 
+    /// Copies a rule to another position of its run.
     fn move_rule(&mut self, run: BlockRun, from: usize, to: usize) {
         let rule = self.rule(run, from);
         let block = self.block_range(run, to);
@@ -219,6 +221,7 @@ impl<const N: usize> RuleArena<N> {
         &self.lines[line..line + self.layout.lines()]
     }
 
+    /// Returns the lines of the block that has a position of a run.
     fn block_range(&self, run: BlockRun, at: usize) -> std::ops::Range<usize> {
         let lines = self.layout.lines();
         let first = run.first as usize + at / BLOCK_RULES * lines;

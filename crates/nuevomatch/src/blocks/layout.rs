@@ -254,6 +254,7 @@ impl<const N: usize> BlockLayout<N> {
         }
     }
 
+    /// Returns the block as one of 5-tuples, if the layout has that form.
     fn five_tuples_mut<'a>(&self, block: &'a mut [Line]) -> Option<&'a mut FiveTupleBlock> {
         if self.is_five_tuple { block.first_chunk_mut() } else { None }
     }
@@ -333,6 +334,7 @@ fn prefix(low: u32, high: u32) -> Option<u32> {
 }
 
 impl ArrayOffset {
+    /// Returns the offset at which a line begins.
     #[expect(clippy::cast_possible_truncation, reason = "a block has few lines")]
     const fn of_line(line: usize) -> Self {
         Self(line as u16 * 4)
@@ -388,16 +390,19 @@ impl ArrayOffset {
         block[word / LINE_WORDS].0[word % LINE_WORDS] >> shift & 0xff
     }
 
+    /// Writes an element of 32 bits.
     fn set_word(self, block: &mut [Line], at: usize, value: u32) {
         block[usize::from(self.0 >> 2)].0[at] = value;
     }
 
+    /// Writes an element of 16 bits.
     fn set_half(self, block: &mut [Line], at: usize, value: u32) {
         let (word, shift) = self.position(at, 2);
         let word = &mut block[word / LINE_WORDS].0[word % LINE_WORDS];
         *word = *word & !(0xffff << shift) | value << shift;
     }
 
+    /// Writes an element of 8 bits.
     fn set_byte(self, block: &mut [Line], at: usize, value: u32) {
         let (word, shift) = self.position(at, 1);
         let word = &mut block[word / LINE_WORDS].0[word % LINE_WORDS];

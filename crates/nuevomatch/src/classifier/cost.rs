@@ -110,6 +110,7 @@ fn set_cost(set: &PlannedSet, rules: usize, is_first: bool) -> usize {
     SET + levels * LEVEL + compared * BLOCK / members / PERMILLE
 }
 
+/// Returns the estimated cost of the rules that no iSet holds.
 fn remainder_cost<const N: usize>(
     left_out: &[u32],
     widths: &[u8; N],

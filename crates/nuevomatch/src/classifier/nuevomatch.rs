@@ -48,6 +48,7 @@ pub struct BestMatch {
 }
 
 impl BestMatch {
+    /// Returns the match of a rank, unless the rank means that no rule matches.
     #[expect(clippy::cast_possible_truncation, reason = "a rank has two words")]
     fn of_rank(rank: u64) -> Option<Self> {
         let best = Self { priority: (rank >> 32) as u32, value: rank as u32 };
@@ -273,6 +274,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         self.insert_moving(rule, MOVED_RULES_MAX)
     }
 
+    /// Inserts a rule, if at most `moved_max` rules of the remainder move.
     fn insert_moving(&mut self, rule: &PriorityRule<N>, moved_max: usize) -> bool {
         let fits = |lane| rule.low[lane] <= rule.high[lane] && rule.high[lane] <= self.max[lane];
         if !(0..N).all(fits) {

@@ -123,6 +123,7 @@ impl SlopeRange {
         slopes
     }
 
+    /// Returns the slope in the middle, or the least one if there is no greatest.
     fn middle(self) -> f64 {
         if self.high.is_finite() { (self.low + self.high) / 2.0 } else { self.low }
     }

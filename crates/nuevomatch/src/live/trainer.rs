@@ -67,6 +67,7 @@ impl<const N: usize, I: StartIndex + Clone> Drop for TrainerLife<'_, N, I> {
     }
 }
 
+/// Runs the loop of the thread that rebuilds the classifier.
 fn run<const N: usize, I: StartIndex + Clone>(shared: &Shared<N, I>) {
     loop {
         {

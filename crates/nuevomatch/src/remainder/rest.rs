@@ -243,6 +243,7 @@ impl<const N: usize> Remainder<N> {
         self.find_in_tables(best, &mut jobs);
     }
 
+    /// Looks up each key in the hash tables.
     fn find_in_tables<const B: usize>(
         &self,
         best: &mut BestRanks<'_, N, B, impl RankFilter>,

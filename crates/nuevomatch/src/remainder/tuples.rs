@@ -75,10 +75,12 @@ impl<const N: usize> TupleTable<N> {
         (0..N).all(|lane| self.tuple[lane] & !fixed[lane] == 0)
     }
 
+    /// Returns the number of bits that the tuple compares.
     fn bits(&self) -> u32 {
         self.tuple.iter().map(|bits| bits.count_ones()).sum()
     }
 
+    /// Inserts a rule; returns false if its bucket has no room.
     fn insert(
         &mut self,
         hasher: &FixedState,
@@ -98,6 +100,7 @@ impl<const N: usize> TupleTable<N> {
         true
     }
 
+    /// Removes a rule; returns whether the table had it.
     fn remove(
         &mut self,
         hasher: &FixedState,
@@ -218,10 +221,12 @@ impl<const N: usize> TupleTables<N> {
             && list.is_some_and(|list| list.len() >= LIST_RULES)
     }
 
+    /// Returns the tuple of a new table for a rule.
     fn new_tuple(&self, fixed: &[u32; N]) -> [u32; N] {
         rounded_tuple(&self.widths, fixed)
     }
 
+    /// Returns the bits of each lane that a rule fixes.
     fn fixed_bits(&self, rule: &PriorityRule<N>) -> [u32; N] {
         fixed_bits(&self.widths, rule)
     }
@@ -232,6 +237,7 @@ pub(crate) fn table_tuple<const N: usize>(widths: &[u8; N], rule: &PriorityRule<
     rounded_tuple(widths, &fixed_bits(widths, rule))
 }
 
+/// Returns the bits of each lane that a rule fixes.
 fn fixed_bits<const N: usize>(widths: &[u8; N], rule: &PriorityRule<N>) -> [u32; N] {
     std::array::from_fn(|lane| rule.fixed_bits(lane) & lane_max(widths[lane]))
 }

@@ -218,6 +218,7 @@ fn word_mask(compared: __m256i) -> u16 {
     _mm256_movemask_ps(_mm256_castsi256_ps(compared)) as u16
 }
 
+/// Loads half a cache line.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn load_half(words: &[u32; 8]) -> __m256i {
@@ -225,6 +226,7 @@ fn load_half(words: &[u32; 8]) -> __m256i {
     unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
 }
 
+/// Loads a quarter of a cache line.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn load_quarter(words: &[u32; 4]) -> __m128i {

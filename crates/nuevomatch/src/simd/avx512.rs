@@ -187,6 +187,7 @@ fn masked_bytes(values: &[u32; 4], masks: &[u32; 4], key: u32) -> u16 {
     _mm_testn_epi8_mask(differ, masks)
 }
 
+/// Loads a cache line.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn load(line: &Line) -> __m512i {
@@ -194,6 +195,7 @@ fn load(line: &Line) -> __m512i {
     unsafe { _mm512_load_si512((&raw const *line).cast()) }
 }
 
+/// Loads half a cache line.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn load_half(words: &[u32; 8]) -> __m256i {
@@ -201,6 +203,7 @@ fn load_half(words: &[u32; 8]) -> __m256i {
     unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
 }
 
+/// Loads a quarter of a cache line.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn load_quarter(words: &[u32; 4]) -> __m128i {

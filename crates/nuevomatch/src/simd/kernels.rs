@@ -13,6 +13,7 @@
 macro_rules! vector_kernels {
     ($set:ident, $features:tt) => {
         impl $set {
+            /// Descends the static tree for each key.
             #[inline]
             pub(super) fn descend(
                 self,
@@ -25,12 +26,14 @@ macro_rules! vector_kernels {
                 unsafe { descend(nodes, last, keys, positions) }
             }
 
+            /// Runs work with this instruction set.
             #[inline]
             pub(super) fn run<W: VectorWork>(self, work: W) {
                 // SAFETY: `self` exists only where `detect` found these features.
                 unsafe { run(self, work) }
             }
 
+            /// Sets a bit for each rule of a block that matches its key.
             #[inline]
             pub(super) fn match_blocks<const N: usize>(
                 self,
@@ -44,6 +47,7 @@ macro_rules! vector_kernels {
                 unsafe { match_blocks(layout, lines, keys, jobs, masks) }
             }
 
+            /// Finds the best rank of the rules that match each key.
             #[inline]
             pub(super) fn best_ranks<const N: usize, const B: usize>(
                 self,
@@ -84,6 +88,7 @@ macro_rules! vector_kernels {
             work.run(vector);
         }
 
+        /// Sets a bit for each rule of a block that matches its key.
         #[target_feature(enable = $features)]
         fn match_blocks<const N: usize>(
             layout: &BlockLayout<N>,
@@ -100,6 +105,7 @@ macro_rules! vector_kernels {
             });
         }
 
+        /// Finds the best rank of the rules that match each key.
         #[target_feature(enable = $features)]
         fn best_ranks<const N: usize, const B: usize>(
             layout: &BlockLayout<N>,

@@ -28,6 +28,7 @@ pub(super) fn step(node: u32, below: u32, last: u32) -> u32 {
     (node * 16 + below.saturating_sub(1)).min(last)
 }
 
+/// Sets a bit for each rule of a block that matches its key.
 pub(super) fn match_blocks<const N: usize>(
     layout: &BlockLayout<N>,
     lines: &[Line],
@@ -40,6 +41,7 @@ pub(super) fn match_blocks<const N: usize>(
     });
 }
 
+/// Finds the best rank of the rules that match each key.
 pub(super) fn best_ranks<const N: usize, const B: usize>(
     layout: &BlockLayout<N>,
     lines: &[Line],
@@ -120,6 +122,7 @@ pub(super) fn for_blocks<const N: usize>(
     }
 }
 
+/// Returns a bit for each rule of a block that matches a key.
 fn match_block<const N: usize>(layout: &BlockLayout<N>, block: &[Line], key: &[u32; N]) -> u16 {
     if let Some(block) = layout.five_tuples(block) {
         return match_five_tuples(block, packed_key(key));

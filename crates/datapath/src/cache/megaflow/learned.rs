@@ -237,6 +237,7 @@ impl LearnedIndex {
         }
     }
 
+    /// Gives the collected boxes to the trainer; returns whether it started.
     fn begin_training(&mut self, cache: &mut MegaflowCache) -> bool {
         let Some(boxes) = self.boxes.take() else { return false };
         match self.trainer.start(boxes) {

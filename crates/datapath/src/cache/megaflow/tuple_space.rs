@@ -343,6 +343,7 @@ impl MegaflowCache {
         number
     }
 
+    /// Sorts the subtables by hits, and resets their counts.
     fn put_in_order(&mut self) {
         self.probes = 0;
         let subtables = &mut self.subtables;

@@ -80,6 +80,7 @@ impl RingLayout {
         slots.map_or(layout, |slots| layout.with_slots(slots))
     }
 
+    /// Returns the layout with another number of slots.
     fn with_slots(self, slots: u32) -> Self {
         let slots = (slots as usize).clamp(1, AfPacket::SLOTS_MAX as usize);
         Self { blocks: slots.div_ceil(self.slots_per_block), ..self }

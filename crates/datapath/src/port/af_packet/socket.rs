@@ -62,6 +62,7 @@ impl PacketSocket {
         Ok(Self::from(fd))
     }
 
+    /// Returns the descriptor of the socket.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -260,6 +260,7 @@ impl RxSockets {
         self.state.lock().phase = phase;
     }
 
+    /// Returns whether the sockets have rings now.
     fn has_rings(&self) -> bool {
         self.queues.iter().any(|queue| queue.ring.lock().is_some())
     }
@@ -302,6 +303,7 @@ impl RxSockets {
         Ok((socket, layout, ring))
     }
 
+    /// Switches all queues to a receive mode.
     fn set_mode(&self, mode: RxMode) {
         self.queues.iter().for_each(|queue| queue.shared.switchover.set(mode));
     }
@@ -318,6 +320,7 @@ impl RxSockets {
         directed
     }
 
+    /// Directs the packets of all queues back from rings to plain sockets.
     fn switch_to_sockets(&self) -> io::Result<()> {
         self.set_mode(RxMode::ToSocket);
         let directed = self.first()?.direct(0, self.count());

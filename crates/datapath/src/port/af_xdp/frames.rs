@@ -243,6 +243,7 @@ impl Receiver {
         }
     }
 
+    /// Returns the descriptor of the socket.
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

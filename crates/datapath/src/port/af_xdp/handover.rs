@@ -131,6 +131,7 @@ impl XdpAttachment {
     }
 }
 
+/// Logs that an inherited descriptor was refused.
 fn log_refusal(device: &HostDevice, error: &RefusedDescriptor) {
     let device = device.name.as_str();
     warn!("device {device}: a stored descriptor of AF_XDP is refused: {error}; all are replaced");

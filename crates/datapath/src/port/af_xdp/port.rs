@@ -478,6 +478,7 @@ impl XdpRx {
         Ok(Self { receivers, ready, device, next: 0, empty: 0 })
     }
 
+    /// Checks the device after some polls without a packet.
     fn check_device(&mut self) -> Result<(), PortError> {
         self.empty += 1;
         if self.empty < CHECK_ONE_IN {

@@ -90,10 +90,12 @@ impl<T: RingEntry> Mapping<T> {
         unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
     }
 
+    /// Returns the index that the producer of the ring advances.
     fn producer(&self) -> &AtomicU32 {
         self.word(self.offsets.producer)
     }
 
+    /// Returns the index that the consumer of the ring advances.
     fn consumer(&self) -> &AtomicU32 {
         self.word(self.offsets.consumer)
     }

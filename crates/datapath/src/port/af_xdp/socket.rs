@@ -203,6 +203,7 @@ fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Resu
     sys::check_result(result).map(drop)
 }
 
+/// Opens an `AF_XDP` socket without a device.
 fn new_socket() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };

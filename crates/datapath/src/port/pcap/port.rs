@@ -64,6 +64,7 @@ impl Pcap {
     }
 }
 
+/// Reads a whole capture file.
 fn read(path: &Path) -> Result<Capture, PortError> {
     let name = path.display().to_string();
     let failed = |source| PortError::system("read", name.clone(), source);
@@ -179,6 +180,7 @@ impl Writer {
         Self { file, buffer: Vec::with_capacity(room), pending: 0, lost }
     }
 
+    /// Writes the pending records, or counts them as lost if that fails.
     fn write(&mut self) {
         if self.pending == 0 {
             return;

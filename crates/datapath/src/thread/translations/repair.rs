@@ -59,6 +59,7 @@ impl Repairer {
         self.mode = mode;
     }
 
+    /// Returns whether evicted entries are repaired.
     pub(in crate::thread) fn is_on(&self) -> bool {
         self.mode != Repair::Off
     }

@@ -50,6 +50,7 @@ impl StallBudget {
         self.left >= 0
     }
 
+    /// Stalls the port until a learn request is applied.
     pub(in crate::thread) fn stall_for(&mut self, learn_request: LearnSeq, now: Time) {
         // The queue may stall already: a recirculated packet may learn after an earlier learn
         // request.

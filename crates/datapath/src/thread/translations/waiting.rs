@@ -63,6 +63,7 @@ impl WaitingPackets {
         self.packets.is_empty()
     }
 
+    /// Returns the packet that has waited longest.
     pub(in crate::thread) fn oldest(&self) -> Option<&WaitingPacket> {
         self.packets.front()
     }

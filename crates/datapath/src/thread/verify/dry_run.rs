@@ -121,6 +121,7 @@ impl<'a> DryRun<'a> {
         end.map(|()| effects)
     }
 
+    /// Records the effect of each action on the packet, and sends nothing.
     fn record_actions(
         &mut self,
         effects: &mut Vec<ActionEffect>,
@@ -185,6 +186,7 @@ impl<'a> DryRun<'a> {
         Ok(ActionEffect::PausedPunt { punt, frame: packet.frame().to_vec(), then })
     }
 
+    /// Records a recirculation: the key after another parse of the packet.
     fn parse_again(
         &mut self,
         state: &Arc<Continuation>,

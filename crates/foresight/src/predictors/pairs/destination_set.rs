@@ -12,6 +12,7 @@ impl DestinationId {
     /// Number of identifiers.
     pub(super) const COUNT: usize = 256;
 
+    /// Returns the position of the destination in its table.
     pub(super) fn index(self) -> usize {
         self.0.into()
     }
@@ -46,6 +47,7 @@ impl DestinationSet {
         (0..=u8::MAX).map(DestinationId).filter(move |id| self.contains(*id))
     }
 
+    /// Returns the bit of a destination in the set.
     const fn bit(id: DestinationId) -> u64 {
         1 << (id.0 % 64)
     }

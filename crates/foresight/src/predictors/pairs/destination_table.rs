@@ -70,6 +70,7 @@ impl DestinationTable {
         self.removals
     }
 
+    /// Returns a destination by its id.
     pub(super) fn find(&self, id: DestinationId) -> Option<&KnownDestination> {
         self.destinations.get(id.index())
     }

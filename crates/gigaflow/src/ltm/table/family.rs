@@ -69,6 +69,7 @@ impl MaskFamily {
         }
     }
 
+    /// Returns the words that the masks of the family use.
     pub(super) const fn words(&self) -> WordMap {
         self.words
     }
@@ -235,6 +236,7 @@ impl MaskFamily {
         self.order.iter().find(is_it).copied()
     }
 
+    /// Adds a group of rules with one mask, and returns its number.
     #[expect(clippy::cast_possible_truncation, reason = "the rules, and so the groups, fit in u32")]
     fn add_group(&mut self, group: MaskGroup) -> u32 {
         let length = group.length;
@@ -282,11 +284,13 @@ impl MaskGroup {
         (Reverse(self.length), Reverse(self.hits))
     }
 
+    /// Returns the rule of the group that matches a key.
     #[inline]
     fn find(&self, hasher: &KeyHasher, key: &FlowKey) -> Option<RuleMatch> {
         self.rules.find(hasher, key.words()).map(|row| self.match_of_row(row))
     }
 
+    /// Looks up the pending packets of a chunk in the group.
     fn find_chunk(
         &mut self,
         hasher: &KeyHasher,
@@ -308,6 +312,7 @@ impl MaskGroup {
         *pending = left;
     }
 
+    /// Returns the match by the rule of a row.
     #[inline]
     fn match_of_row(&self, row: u32) -> RuleMatch {
         let [entry, next] = self.rules.tail(row);
@@ -319,6 +324,7 @@ impl MaskGroup {
         RuleMatch { length: self.length, matched }
     }
 
+    /// Inserts a rule with the mask of the group.
     fn insert(&mut self, hasher: &KeyHasher, rule: &LtmRule, entry: LtmEntryRef) {
         let next = match rule.next {
             Next::Tag(tag) => u64::from(tag.number()),

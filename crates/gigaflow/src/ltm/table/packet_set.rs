@@ -32,6 +32,7 @@ impl<'a> Chunk<'a> {
 impl PacketSet {
     pub(in crate::ltm) const EMPTY: Self = Self { indexes: [0; CHUNK_MAX], count: 0 };
 
+    /// Returns the position of the first packet in the set.
     #[inline]
     pub(in crate::ltm) fn first(&self) -> Option<usize> {
         self.iter().next()

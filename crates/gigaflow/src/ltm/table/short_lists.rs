@@ -77,6 +77,7 @@ impl ShortLists {
         lists
     }
 
+    /// Returns the short list of rules for a key.
     #[inline]
     pub(super) fn find(&self, hasher: &KeyHasher, key: &FlowKey) -> Option<&ShortList> {
         let [list] = self.table.tail(self.table.find(hasher, key.words())?);

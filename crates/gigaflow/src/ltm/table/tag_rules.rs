@@ -160,6 +160,7 @@ impl TagRules {
         self.families.iter().position(|family| family.words() == words)
     }
 
+    /// Sorts the families by their longest match, longest first.
     fn put_in_order(&mut self) {
         self.families.sort_by_key(|family| std::cmp::Reverse(family.length_max()));
     }

@@ -234,6 +234,7 @@ fn guarded(train: impl FnOnce() -> TrainingReport) -> Result<TrainingReport, Tra
     catch_unwind(AssertUnwindSafe(train)).map_err(|_| TrainingFailure::Panicked)
 }
 
+/// Runs the jobs of the trainer thread, until the last sender ends.
 fn run_jobs(jobs: &Receiver<TrainerJob>) {
     while let Ok(job) = jobs.recv() {
         match job {
