@@ -236,7 +236,7 @@ impl ModelThread {
         for source in sources {
             let predictor: Box<dyn Predictor> = match source {
                 ForecastSource::Successor => Box::new(SuccessorTable::new(REMEMBERED_MAX)),
-                ForecastSource::Periodic => Box::new(Periodic::new(REMEMBERED_MAX, 1)),
+                ForecastSource::Periodic => Box::new(Periodic::new(REMEMBERED_MAX, 1, IDLE)),
                 _ => Box::new(Reply::default()),
             };
             foresight.add(predictor);

@@ -19,8 +19,9 @@ use crate::{
 
 /// Forecasts flows that arrived at equal intervals.
 ///
-/// The forecast of a flow is due an eighth of the interval before the next arrival. Flows are found
-/// by a hash with a seed, so an attacker cannot choose flows that collide.
+/// The forecast of a flow is due an eighth of the interval before the next arrival. The entry of a
+/// forecast expires, so this time is at most half of its idle time. Flows are found by a hash with a
+/// seed, so an attacker cannot choose flows that collide.
 #[derive(Debug)]
 pub struct Periodic {
     flows: BTreeMap<u64, PeriodicFlow>,
@@ -30,6 +31,8 @@ pub struct Periodic {
     arrivals: BTreeSet<(Duration, u64)>,
     hasher: KeyHasher,
     capacity: usize,
+    /// Maximum time from a forecast to the arrival that it expects.
+    lead_max: Duration,
 }
 
 /// A flow that may arrive again at equal intervals.
@@ -57,14 +60,17 @@ const CONFIDENCE: Confidence = Confidence::of_percent(75);
 
 impl Periodic {
     /// Creates a predictor that remembers up to `capacity` flows.
+    ///
+    /// `idle` is the time without a hit after which the entry of a forecast expires.
     #[must_use]
-    pub fn new(capacity: usize, seed: u64) -> Self {
+    pub fn new(capacity: usize, seed: u64, idle: Duration) -> Self {
         Self {
             flows: BTreeMap::new(),
             due: BTreeSet::new(),
             arrivals: BTreeSet::new(),
             hasher: KeyHasher::new(seed),
             capacity: capacity.max(1),
+            lead_max: idle / 2,
         }
     }
 
@@ -89,7 +95,7 @@ impl Periodic {
             self.due.remove(&(due, id));
         }
         if own.repeats >= REPEATS_MIN {
-            let due = now + interval - interval / TOLERANCE;
+            let due = now + interval - (interval / TOLERANCE).min(self.lead_max);
             own.due = Some(due);
             self.due.insert((due, id));
         }

@@ -15,6 +15,9 @@ use shunt_foresight::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Time after which the entry of a forecast expires.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Returns a UDP packet from `source` to `destination` (address and port each).
 fn udp(in_port: u32, source: (u32, u16), destination: (u32, u16)) -> FlowKey {
     UdpFlow { in_port, source, destination }.key()
@@ -208,7 +211,7 @@ fn a_successor_without_followers_is_forgotten() {
 
 #[test]
 fn a_periodic_flow_is_forecast_before_it_returns() {
-    let mut periodic = Periodic::new(64, 1);
+    let mut periodic = Periodic::new(64, 1, IDLE);
     let key = udp(1, (1, 4000), (2, 53));
     for round in 1..=4 {
         periodic.observe(&FlowEvent::Started(&new_flow(key.clone())), SECOND * round);
@@ -219,6 +222,20 @@ fn a_periodic_flow_is_forecast_before_it_returns() {
     let made = forecasts(&mut periodic, due);
     assert_eq!(made.len(), 1);
     assert!(is_of(&made[0], &key) && made[0].is_valid(SECOND * 5));
+}
+
+/// An eighth of a minute is longer than the time after which an entry expires.
+#[test]
+fn forecast_of_a_long_interval_outlives_its_lead() {
+    let mut periodic = Periodic::new(64, 1, IDLE);
+    let (key, minute) = (udp(1, (1, 4000), (2, 53)), SECOND * 60);
+    for round in 1..=4 {
+        periodic.observe(&FlowEvent::Started(&new_flow(key.clone())), minute * round);
+    }
+    let due = periodic.next_due().unwrap();
+    assert_eq!(due, minute * 5 - IDLE / 2);
+    let made = forecasts(&mut periodic, due);
+    assert!(made.len() == 1 && is_of(&made[0], &key), "{made:?}");
 }
 
 #[test]
@@ -454,7 +471,7 @@ proptest! {
             Box::new(Reply::default()),
             Box::new(Siblings::default()),
             Box::new(SuccessorTable::new(8)),
-            Box::new(Periodic::new(8, 1)),
+            Box::new(Periodic::new(8, 1, IDLE)),
         ];
         for mut predictor in predictors {
             let mut now = Duration::ZERO;

@@ -73,19 +73,46 @@ impl ForesightOptions {
     /// Creates the predictors of one packet thread.
     pub(crate) fn foresight(&self, seed: u64) -> Foresight {
         let mut foresight = Foresight::new(GovernorConfig::default());
-        self.predictors.iter().for_each(|name| foresight.add(name.predictor(seed)));
+        let idle = self.thread_config().idle;
+        self.predictors.iter().for_each(|name| foresight.add(name.predictor(seed, idle)));
         foresight
     }
 }
 
 impl PredictorName {
     /// Creates the predictor with this name.
-    fn predictor(self, seed: u64) -> Box<dyn Predictor> {
+    ///
+    /// `idle` is the time without a hit after which the entry of a forecast expires.
+    fn predictor(self, seed: u64, idle: Duration) -> Box<dyn Predictor> {
         match self {
             Self::Reply => Box::new(Reply::default()),
             Self::Siblings => Box::new(Siblings::default()),
             Self::Successor => Box::new(SuccessorTable::new(REMEMBERED_MAX)),
-            Self::Periodic => Box::new(Periodic::new(REMEMBERED_MAX, seed)),
+            Self::Periodic => Box::new(Periodic::new(REMEMBERED_MAX, seed, idle)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::testing::UdpFlow;
+    use shunt_foresight::{FlowEvent, NewFlow};
+
+    use super::*;
+
+    #[test]
+    fn the_idle_time_limits_the_lead_of_periodic_flows() {
+        let options = ForesightOptions {
+            predictors: vec![PredictorName::Periodic],
+            idle_ms: 400,
+            ..ForesightOptions::default()
+        };
+        let mut foresight = options.foresight(1);
+        let key = UdpFlow { in_port: 1, source: (1, 4000), destination: (2, 53) }.key();
+        let flow = NewFlow { key, egress: None, forecast: None };
+        let minute = Duration::from_secs(60);
+        (1..=4).for_each(|round| foresight.observe(&FlowEvent::Started(&flow), minute * round));
+        let due = foresight.next_due().unwrap();
+        assert_eq!(due, minute * 5 - Duration::from_millis(200));
     }
 }
