@@ -1,11 +1,21 @@
 //! `shuntctl preload`: reads flows from a file or a capture and sends them to the daemon.
 
 use std::{
-    collections::BTreeSet, fmt::Write, fs::File, io, path::Path, thread::sleep, time::Duration,
+    collections::{BTreeSet, HashSet},
+    fmt::Write,
+    fs::File,
+    io,
+    path::Path,
+    thread::sleep,
+    time::Duration,
 };
 
 use serde::Deserialize;
-use shunt_flow::hash::split_mix;
+use shunt_flow::{
+    FlowKey, SparseKey,
+    extract::{VlanLimit, extract},
+    hash::split_mix,
+};
 use shunt_pcap::PcapReader;
 
 use crate::{
@@ -51,7 +61,7 @@ const MAGICS: [[u8; 4]; 4] = [
 ///
 /// Packet threads handle the flows, and then the NIC.
 ///
-/// Equal packets of a capture are sent once.
+/// Of the packets of a capture with equal headers, only the first is sent.
 pub(crate) fn preload(
     client: &mut RpcClient,
     request: PreloadRequest<'_>,
@@ -259,11 +269,16 @@ fn flows_of(request: PreloadRequest<'_>) -> Result<BTreeSet<String>, String> {
     Ok(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
-/// Returns the flows of the frames of a capture, each once.
+/// Returns the flows of a capture: the first of all frames with equal headers.
 fn frames(name: &str, file: File, in_port: &str) -> Result<BTreeSet<String>, String> {
     let mut reader = PcapReader::new(name, file).map_err(|error| error.to_string())?;
-    let mut flows = BTreeSet::new();
+    let (mut flows, mut seen, mut key) = (BTreeSet::new(), HashSet::new(), FlowKey::ZERO);
     while let Some(packet) = reader.next_packet().map_err(|error| error.to_string())? {
+        // Flows that differ in the second VLAN tag alone are `covered`, if the daemon reads one tag.
+        extract(packet.frame, VlanLimit::Two, &mut key);
+        if !seen.insert(SparseKey::from(&key)) {
+            continue;
+        }
         let mut flow = format!("in_port={in_port} ");
         for byte in packet.frame {
             let _ = write!(flow, "{byte:02x}");
@@ -277,6 +292,7 @@ fn frames(name: &str, file: File, in_port: &str) -> Result<BTreeSet<String>, Str
 mod tests {
     use std::io::Write as _;
 
+    use shunt_flow::testing::packet::PacketBuilder;
     use shunt_pcap::PcapWriter;
 
     use super::*;
@@ -347,5 +363,17 @@ mod tests {
         let flows = request(file.path(), Some("p1")).unwrap();
         let expected = ["00", "01"].map(|byte| format!("in_port=p1 {}", byte.repeat(14)));
         assert!(flows.iter().eq(&expected));
+    }
+
+    #[test]
+    fn packets_with_equal_headers_are_one_flow() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut writer = PcapWriter::new(file.reopen().unwrap()).unwrap();
+        for (source_port, payload) in [(4000, 1_u8), (4000, 2), (4001, 1)] {
+            let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(source_port, 53);
+            writer.write(0, &packet.payload([payload; 8]).build()).unwrap();
+        }
+        drop(writer.into_inner());
+        assert_eq!(request(file.path(), Some("p1")).unwrap().len(), 2);
     }
 }

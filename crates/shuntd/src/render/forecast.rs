@@ -16,6 +16,7 @@ pub(crate) fn forecast(status: &Value) -> String {
     let titles = [
         "source",
         "state",
+        "pauses",
         "received",
         "installed",
         "hits",
@@ -32,7 +33,8 @@ pub(crate) fn forecast(status: &Value) -> String {
     ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for own in sources {
-        let counts = ["received", "installed", "hits", "late", "covered", "wrong", "evicted"];
+        let counts =
+            ["pauses", "received", "installed", "hits", "late", "covered", "wrong", "evicted"];
         let mut row = vec![word(&own["source"]).to_owned(), word(&own["state"]).to_owned()];
         row.extend(counts.map(|key| count(&own[key]).to_string()));
         row.extend(["precision", "coverage"].map(|key| percent(&own[key])));
@@ -86,12 +88,12 @@ mod tests {
     fn each_source_has_one_row() {
         let status = json!({ "observed": 4, "not_observed": 0, "speculative": 1,
             "predictors_us": 1500, "sources": [
-            { "source": "reply", "state": "on", "received": 4, "installed": 3, "hits": 2,
-              "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
+            { "source": "reply", "state": "on", "pauses": 31, "received": 4, "installed": 3,
+              "hits": 2, "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
               "coverage": 0.5, "lead_us": 40, "spent_us": 30, "saved_us": 20_000,
               "unused_entries": 7, "nic_covered": 5, "refused": [["learns", 1]] } ] });
         let text = forecast(&status);
-        let expected = ["100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "7"];
+        let expected = ["on", "31", "100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "7"];
         assert!(expected.iter().all(|word| text.contains(word)), "{text}");
         assert!(text.contains("refused: reply, learns: 1\n"), "{text}");
         assert!(text.ends_with("time of predictors: 1500 us\n"), "{text}");
