@@ -171,6 +171,11 @@ fn a_reload_names_a_listener_that_is_not_open() {
     let problem = format!("\nbridge br0: cannot listen on {address}: ");
     assert!(report.contains(&problem), "{report}");
     assert!(report.ends_with("; the switch tries again every second\n"), "{report}");
+    let output = daemon.shuntctl(&["doctor"]);
+    let checked = String::from_utf8_lossy(&output.stdout);
+    let problem = format!("wrong    bridge br0: cannot listen on {address}: ");
+    assert!(checked.contains(&problem), "{checked}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// The directory has the name of a management socket, which only the log reported.

@@ -9,7 +9,7 @@ use nix::{
 };
 use serde_json::Value;
 use shunt_datapath::port::is_held_by_open_vswitch;
-use shunt_switch::{Config, config::PortType};
+use shunt_switch::{Config, ControllerEndpoint, config::PortType};
 
 use super::{
     CheckState, HostCheck,
@@ -364,6 +364,7 @@ impl RunningDaemon {
         }
         checks.extend(needs.kernel(system));
         checks.extend(list(&self.bridges).iter().filter_map(check_bridge));
+        checks.extend(list(&self.bridges).iter().flat_map(check_listeners));
         checks.extend(self.ports().filter_map(check_port));
         checks.extend(list(&self.threads).iter().filter_map(check_thread));
         checks
@@ -395,6 +396,30 @@ fn check_bridge(bridge: &Value) -> Option<HostCheck> {
     let problem = bridge["management_problem"].as_str()?;
     let name = format!("bridge {}", word(&bridge["name"]));
     Some(HostCheck { state: CheckState::Wrong, ..HostCheck::ok(name, problem) })
+}
+
+/// Returns the listeners of a bridge to which no controller can connect.
+///
+/// The reasons are those of `show`.
+fn check_listeners(bridge: &Value) -> Vec<HostCheck> {
+    let name = format!("bridge {}", word(&bridge["name"]));
+    let problem = |own: &Value| {
+        let (target, state) = (word(&own["target"]), word(&own["state"]));
+        let endpoint = target.parse::<ControllerEndpoint>();
+        match endpoint {
+            Ok(ControllerEndpoint::Listen(..)) if state == "waiting" => {
+                Some(format!("{}; the switch tries again every second", word(&own["reason"])))
+            }
+            Ok(ControllerEndpoint::Listen(..)) => {
+                Some(format!("{target}: {}", own["problem"].as_str()?))
+            }
+            Ok(ControllerEndpoint::Connect(..)) | Err(_) => None,
+        }
+    };
+    let problems = list(&bridge["controllers"]).iter().filter_map(problem);
+    let check =
+        |detail: String| HostCheck { state: CheckState::Wrong, ..HostCheck::ok(&*name, detail) };
+    problems.map(check).collect()
 }
 
 /// The link text of a port that a controller has set down, which is no problem.

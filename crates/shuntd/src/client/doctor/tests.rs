@@ -119,6 +119,34 @@ fn closed_ports_and_ended_threads_are_named() {
     assert_eq!(missing_of("null", "up", &files, "panicked"), ["packet thread 0"]);
 }
 
+/// A controller that does not answer is no problem of this host.
+#[test]
+fn listeners_without_a_socket_are_wrong() {
+    let files = process("ffffffffffffffff", "65536", "unlimited");
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let (_folder, system) = host(&files);
+    let reason = "cannot listen on ptcp:6653: in use";
+    let controllers = json!([
+        {"target": "tcp:192.0.2.1", "state": "waiting", "reason": "refused", "retry_in_s": 1},
+        {"target": "ptcp:6653", "state": "waiting", "reason": reason, "retry_in_s": 1},
+        {"target": "ptcp:6654", "state": "listening"},
+        {"target": "pssl:6655", "state": "listening", "problem": "no private key"},
+    ]);
+    let bridges = json!([{"name": "br0", "controllers": controllers, "ports": []}]);
+    let daemon = RunningDaemon { process: "7".to_owned(), bridges, threads: json!([]) };
+    let checks = daemon.checks(&system);
+    let of_bridge = checks.iter().filter(|check| check.subject == "bridge br0");
+    let wrong: Vec<_> = of_bridge.map(|check| (check.state, check.detail.as_str())).collect();
+    let expected = [
+        (
+            CheckState::Wrong,
+            "cannot listen on ptcp:6653: in use; the switch tries again every second",
+        ),
+        (CheckState::Wrong, "pssl:6655: no private key"),
+    ];
+    assert_eq!(wrong, expected);
+}
+
 #[test]
 fn a_unit_must_be_enabled() {
     let unit = |files: &[(&str, &str)], is_enabled: bool| {
