@@ -346,6 +346,12 @@ fn a_second_name_of_a_device_is_refused() {
     let refused = error_text(&hosts.daemon.shuntctl(&["add-port", "br0", "p2alt"]));
     let expected = "device p2alt, which is p2 by another name, belongs to port p2 of bridge br0: ";
     assert!(refused.contains(expected), "{refused}");
+    // A longer name than that of a port.
+    let long = "a-further-name-of-p2";
+    hosts.middle.run("ip", &["link", "property", "add", "dev", "p2", "altname", long]);
+    let refused = error_text(&hosts.daemon.shuntctl(&["add-port", "br0", long]));
+    let expected = "a device name has at most 15: use p2, the first name of the device";
+    assert!(refused.contains(expected), "{refused}");
     assert!(ping(&hosts.host_a, "10.66.1.2"), "the first port goes on");
 }
 

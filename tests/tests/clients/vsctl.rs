@@ -306,6 +306,22 @@ fn patch_ports_have_long_names() {
     }
 }
 
+/// A second name of a device may be longer than the name of a port.
+#[test]
+fn a_long_name_of_a_device_has_its_first_name() {
+    for fixture in DaemonFixture::both("altname") {
+        let _daemon = fixture.start();
+        let long = "a-further-name-of-x0";
+        let ip = |line: &str| fixture.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
+        ip("link add x0 type veth peer name y0");
+        ip(&format!("link property add dev x0 altname {long}"));
+        fixture.done("add-br br0");
+        fixture.vsctl(&format!("add-port br0 {long}"));
+        let error = fixture.done(&format!("get Interface {long} error"));
+        assert!(error.contains("use x0, the first name of the device"), "{error}");
+    }
+}
+
 /// Two memif ports of one switch are connected with each other.
 #[test]
 fn memif_ports_connect_by_socket_and_number() {

@@ -1,10 +1,13 @@
 //! Checks of the options of a port: its keys, and the ranges of their values.
 
-use shunt_datapath::port::{
-    af_packet::AfPacket,
-    af_xdp::AfXdp,
-    check_device_name,
-    memif::{MemifOptions, QUEUES_MAX},
+use shunt_datapath::{
+    PortError,
+    port::{
+        af_packet::AfPacket,
+        af_xdp::AfXdp,
+        check_device_name,
+        memif::{MemifOptions, QUEUES_MAX},
+    },
 };
 
 use super::{check_mtu, check_name, check_vlan};
@@ -73,7 +76,7 @@ impl PortOptions {
     /// Checks the settings of the port; an error has the key with the mistake.
     pub(in crate::config) fn mistake(&self) -> Result<(), ConfigError> {
         check_name(&self.name, self.name_bytes_max())
-            .map_err(|problem| ConfigError::at("name", problem))?;
+            .map_err(|problem| ConfigError::at("name", self.with_first_name(problem)))?;
         if self.number > shunt_flow::PortNo::MAX.number() {
             return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
         }
@@ -111,10 +114,29 @@ impl PortOptions {
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
     }
 
+    /// Returns the problem of a refused name, with the name to use if the name is that of a device.
+    ///
+    /// A device may have further names, which are longer than the name of a port can be.
+    fn with_first_name(&self, problem: SwitchError) -> SwitchError {
+        if !self.has_device() || !self.device.is_empty() {
+            return problem;
+        }
+        match check_device_name(&self.name) {
+            Err(source @ PortError::LongName { .. }) => {
+                SwitchError::Port { name: self.name.clone(), source }
+            }
+            _ => problem,
+        }
+    }
+
+    /// Returns whether a port of this type has a network device with a name.
+    const fn has_device(&self) -> bool {
+        matches!(self.kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap)
+    }
+
     /// Checks that a network device can have the name that is given as `device`.
     fn check_device(&self) -> Result<(), ConfigError> {
-        let has_device = matches!(self.kind, PortType::AfPacket | PortType::AfXdp | PortType::Tap);
-        if !has_device || self.device.is_empty() {
+        if !self.has_device() || self.device.is_empty() {
             return Ok(());
         }
         check_device_name(&self.device).map_err(|source| {
