@@ -261,6 +261,7 @@ impl KnownPacket {
         if self.context == ActionContext::ActionSet { Ok(()) } else { self.need(field) }
     }
 
+    /// Returns whether the packet is known to have a VLAN tag.
     fn has_tag(&self) -> bool {
         self.known(FieldId::VlanTci) & VLAN_PRESENT != 0
     }
@@ -294,6 +295,7 @@ impl KnownPacket {
         }
     }
 
+    /// Adds a VLAN tag to the packet, or refuses the action.
     fn push_vlan(&mut self) -> Result<(), ErrorCode> {
         if self.has_tag() && self.known(FieldId::VlanTci1) & VLAN_PRESENT != 0 {
             return Err(ErrorCode::ActionTag);
@@ -306,6 +308,7 @@ impl KnownPacket {
         Ok(())
     }
 
+    /// Removes the outer VLAN tag of the packet, or refuses the action.
     fn pop_vlan(&mut self) -> Result<(), ErrorCode> {
         self.need_outside_action_set(FieldId::VlanVid)?;
         self.key.set_field(FieldId::VlanTci, self.key.field(FieldId::VlanTci1));
@@ -322,6 +325,7 @@ impl KnownPacket {
         self.mask.add_field(FieldId::EthType);
     }
 
+    /// Refuses a `learn` action that uses a field which the packet may lack.
     fn check_learn(&self, learn: &LearnAction) -> Result<(), ErrorCode> {
         // The part of the learned match that is the same for all packets.
         let mut learned = Self::of_match(&Match::any());

@@ -136,6 +136,7 @@ fn clear(mask: &mut FlowMask, field: FieldId, bits: u128) {
     field.info().slot.write(mask.words_mut(), 0, bits);
 }
 
+/// Returns the flow field of a key field; `None` for the tag.
 fn flow_field(field: &KeyField) -> Option<FieldId> {
     match field.source {
         FieldSource::Tag => None,
@@ -368,6 +369,7 @@ impl WrittenFields {
         }
     }
 
+    /// Returns the mask of the written bits of a field.
     fn mask(&self, field: &KeyField) -> u128 {
         self.masks.get(field.id as usize - 1).copied().unwrap_or(0)
     }
@@ -479,6 +481,7 @@ pub fn decode(program: &Program, entry: &TableEntry) -> Result<Decoded, DecodeEr
     Ok(Decoded { stage, priority, meaning })
 }
 
+/// Decodes the tag and the match of a table entry.
 fn decode_match(list: &[FieldMatch]) -> Result<(Tag, Match), DecodeError> {
     let (mut key, mut mask, mut tag) = (FlowKey::ZERO, FlowMask::EMPTY, None);
     for given in list {

@@ -61,6 +61,7 @@ pub fn checked_match(
     }
 }
 
+/// Checks a match field, and puts its bytes into the canonical form.
 fn check_field(schema: FieldSchema, field: &mut FieldMatch) -> Result<(), EntityError> {
     let (id, width) = (field.field_id, schema.width);
     let canonical_value = |bytes: &mut Bytes| {
@@ -161,6 +162,7 @@ pub fn checked_action(
     Ok(Some(TableAction { r#type: Some(table_action::Type::Action(action)) }))
 }
 
+/// Checks the parameters of an action, and sorts them.
 fn checked_params(
     action: u32,
     widths: &BTreeMap<u32, usize>,

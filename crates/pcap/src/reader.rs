@@ -109,6 +109,7 @@ impl<R: Read> PcapReader<R> {
         self.parse_record().map_err(|problem| self.failed(problem))
     }
 
+    /// Reads a record into `frame`; returns its time and original length.
     fn parse_record(&mut self) -> Result<Option<(u64, u32)>, PcapProblem> {
         let mut header = [0; RECORD_BYTES];
         match fill(&mut self.source, &mut header).map_err(PcapProblem::Unreadable)? {

@@ -207,6 +207,7 @@ impl Bundles {
         self.open.get_mut(&id).ok_or(ErrorCode::BundleId)
     }
 
+    /// Removes a bundle, and returns its share of the quota.
     fn remove(&mut self, id: BundleId) -> Option<OpenBundle> {
         let bundle = self.open.remove(&id)?;
         self.messages_count -= bundle.messages.len();

@@ -166,6 +166,7 @@ impl Connection {
         step
     }
 
+    /// Handles the received frames, until the output is full or a reply must wait.
     fn process_all<H: Host>(&mut self, host: &H, now: Time) -> ConnectionStep {
         loop {
             if let Phase::Closed(reason) = &self.phase {
@@ -255,6 +256,7 @@ impl Connection {
         }
     }
 
+    /// Logs that the connection dropped packet-ins.
     fn warn_of_dropped(&self, now: Time) {
         let dropped = self.output.packet_ins().dropped();
         self.warn(WarningKind::PacketInsDropped, now, |peer, suppressed| {
@@ -425,6 +427,7 @@ impl Connection {
         }
     }
 
+    /// Decodes a frame, and handles the message or reports the error.
     fn handle_frame<H: Host>(&mut self, frame: &Bytes, host: &H, now: Time) {
         let Some(header) = Header::parse(frame) else { return };
         tracing::trace!(peer = self.config.peer, ?header, "received");
@@ -499,6 +502,7 @@ impl Connection {
         }
     }
 
+    /// Closes the connection, for the first reason that is given.
     fn close(&mut self, reason: CloseReason) {
         if !matches!(self.phase, Phase::Closed(_)) {
             self.phase = Phase::Closed(reason);

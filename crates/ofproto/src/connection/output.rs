@@ -106,6 +106,7 @@ impl Output {
         self.waiting
     }
 
+    /// Starts a period in which the peer must read some bytes.
     const fn start_progress(&mut self, now: Time) {
         self.progress_left = if self.waiting < PROGRESS_LEN { self.waiting } else { PROGRESS_LEN };
         self.progress = now;

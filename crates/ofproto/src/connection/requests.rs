@@ -158,6 +158,7 @@ impl Connection {
         Ok(())
     }
 
+    /// Executes a request that opens, closes, commits or discards a bundle.
     fn control_bundle<H: Host>(
         &mut self,
         control: BundleControl,

@@ -210,6 +210,7 @@ impl MonitorQueue {
 }
 
 impl MonitorQueueState {
+    /// Returns whether no change waits for the connection.
     fn has_no_pending(&self) -> bool {
         self.paused.as_ref().is_none_or(|pending| pending.versions.is_empty())
     }

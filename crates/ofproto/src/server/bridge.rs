@@ -271,6 +271,7 @@ impl ControllerAddress {
     }
 }
 
+/// Connects to a controller again and again, until the server ends.
 async fn keep_connected<H: Host>(
     to: &ControllerAddress,
     config: &ConnectionConfig,

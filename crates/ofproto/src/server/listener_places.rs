@@ -101,6 +101,7 @@ impl ListenerPlaces {
 }
 
 impl ListenerPeer {
+    /// Returns whether the connection is still open.
     fn is_connected(&self) -> bool {
         !self.task.is_finished()
     }

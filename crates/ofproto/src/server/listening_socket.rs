@@ -73,6 +73,7 @@ pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
 impl OpenFlowListener {
+    /// Accepts a connection, and returns the name of its peer.
     async fn accept(&self) -> io::Result<(AcceptedStream, String)> {
         match self {
             Self::Tcp(listener) => {

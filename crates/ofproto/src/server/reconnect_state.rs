@@ -34,14 +34,17 @@ struct AttemptState {
 }
 
 impl ReconnectAttempts {
+    /// Returns the state of the attempts, for the status.
     pub(super) fn reconnect_state(&self) -> ReconnectState {
         self.lock().reconnect_state.clone()
     }
 
+    /// Records that an attempt to connect has begun.
     pub(super) fn note_connecting(&self) {
         self.lock().reconnect_state = ReconnectState::Connecting;
     }
 
+    /// Records that the controller is connected.
     pub(super) fn note_connected(&self) {
         *self.lock() = AttemptState { reconnect_state: ReconnectState::Connected, failed: 0 };
     }
@@ -53,6 +56,7 @@ impl ReconnectAttempts {
         state.failed == 1
     }
 
+    /// Records why the connection ended, and when the next attempt begins.
     pub(super) fn note_waiting(&self, reason: String, until: Time) {
         self.lock().reconnect_state = ReconnectState::Waiting { reason, until };
     }

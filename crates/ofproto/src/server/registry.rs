@@ -38,6 +38,7 @@ pub(super) struct RegistryEntry<'a> {
 }
 
 impl Registry {
+    /// Adds a connection to the list, until the returned entry is dropped.
     pub(super) fn register(&self, peer: &str, status: Status) -> RegistryEntry<'_> {
         let mut entries = self.lock();
         let number = entries.next;
@@ -46,6 +47,7 @@ impl Registry {
         RegistryEntry { registry: self, number, last: status }
     }
 
+    /// Returns the status of every connection.
     pub(super) fn list(&self) -> Vec<ConnectionStatus> {
         self.lock().by_number.values().cloned().collect()
     }

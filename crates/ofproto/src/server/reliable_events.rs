@@ -89,6 +89,7 @@ impl EventReceiver {
         }
     }
 
+    /// Returns the next event, or an error if the reader was too slow.
     fn try_next(&self, wants_more: bool) -> Option<Result<ControllerEvent, Lagged>> {
         let mut waiting = lock(&self.0.waiting);
         if waiting.is_lagging {

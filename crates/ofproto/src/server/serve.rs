@@ -191,6 +191,7 @@ async fn wait_for_changes(monitored: Option<&MonitorQueue>) {
     }
 }
 
+/// Waits until a delayed reply is ready, if there is one.
 async fn finish_wait(waiting: &mut Option<WaitFuture<'_>>) {
     if let Some(waiting) = waiting {
         waiting.await;

@@ -34,18 +34,21 @@ impl<'a> ByteReader<'a> {
         self.0.len()
     }
 
+    /// Reads the next `N` bytes.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageLengthError> {
         let (array, rest) = self.0.split_first_chunk().ok_or(MessageLengthError)?;
         self.0 = rest;
         Ok(*array)
     }
 
+    /// Reads the next `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], MessageLengthError> {
         let (bytes, rest) = self.0.split_at_checked(count).ok_or(MessageLengthError)?;
         self.0 = rest;
         Ok(bytes)
     }
 
+    /// Skips the next `count` bytes, whatever they are.
     pub(crate) fn skip(&mut self, count: usize) -> Result<(), MessageLengthError> {
         self.bytes(count).map(|_| ())
     }

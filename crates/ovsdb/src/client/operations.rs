@@ -39,6 +39,7 @@ pub(super) fn encode(
     Ok(params.into())
 }
 
+/// Encodes an operation as JSON of a transaction.
 fn encode_operation(
     operation: &RowOperation,
     schema: &DatabaseSchema,
@@ -89,6 +90,7 @@ fn mutations(
     columns.iter().map(mutation).collect()
 }
 
+/// Encodes the value of a column.
 fn encode_value(
     table: &TableDefinition,
     name: &str,

@@ -169,6 +169,7 @@ fn columns_of(json: &Value) -> Result<&Map<String, Value>, String> {
     json.as_object().ok_or_else(|| "the columns of the row are not a JSON object".to_owned())
 }
 
+/// Returns the position and the type of a column.
 fn find_column<'a>(
     table: &'a TableDefinition,
     name: &str,

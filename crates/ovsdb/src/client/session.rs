@@ -251,6 +251,7 @@ impl ReplicaSession {
         self.requests.insert(self.next_id, request);
     }
 
+    /// Handles the reply to a request.
     fn handle_reply(
         &mut self,
         request: ClientRequest,
@@ -291,6 +292,7 @@ impl ReplicaSession {
         }
     }
 
+    /// Handles a notification of the server, such as an update of rows.
     fn handle_notification(
         &mut self,
         method: &str,

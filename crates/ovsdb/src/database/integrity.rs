@@ -244,6 +244,7 @@ pub(super) fn check_indexes(set: &WorkingSet<'_>) -> Result<(), TransactionError
     Ok(())
 }
 
+/// Returns the error of two rows with equal values in an index.
 fn duplicate_key(
     set: &WorkingSet<'_>,
     table: usize,

@@ -44,6 +44,7 @@ impl Row {
         &self.values
     }
 
+    /// Sets the value of a column.
     pub(crate) fn set(&mut self, index: usize, value: Datum) {
         if let Some(slot) = self.values.get_mut(index) {
             *slot = value;

@@ -63,6 +63,7 @@ impl DatabaseSnapshot {
         Some(changed)
     }
 
+    /// Returns a table with its rows.
     fn find(&self, table: &str) -> Option<(&TableDefinition, &Rows)> {
         let (index, definition) = self.schema.find_table(table)?;
         Some((definition, self.tables.get(index)?))
@@ -170,6 +171,7 @@ impl<'a> RowView<'a> {
         pairs.filter_map(strings).collect()
     }
 
+    /// Returns the elements of a set, or the keys of a map.
     fn atoms(&self, column: &str) -> impl Iterator<Item = &'a Atom> + use<'a> {
         self.value(column).into_iter().flat_map(Datum::keys)
     }

@@ -76,6 +76,7 @@ impl<'a> WorkingSet<'a> {
         self.set(table, uuid, None);
     }
 
+    /// Replaces a row; `None` deletes it.
     pub(super) fn set(&mut self, table: usize, uuid: RowUuid, new: Option<Arc<Row>>) {
         match self.change.tables.entry(table).or_default().entry(uuid) {
             Entry::Occupied(mut entry) => entry.get_mut().new = new,
@@ -126,6 +127,7 @@ impl<'a> WorkingSet<'a> {
         self.change
     }
 
+    /// Removes the rows that the transaction leaves as they were.
     fn drop_unchanged(&mut self) {
         let is_real = |change: &RowChange| match (&change.old, &change.new) {
             (None, None) => false,

@@ -46,6 +46,7 @@ const WRITE_LOCK: libc::c_short = libc::F_WRLCK as libc::c_short;
 #[expect(clippy::cast_possible_truncation, reason = "the constant is 0")]
 const START: libc::c_short = libc::SEEK_SET as libc::c_short;
 
+/// Returns the path of the lock file of a log.
 fn lock_path(path: &Path) -> PathBuf {
     // As in Open vSwitch, the lock is beside the file itself, not beside a link to the file.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -178,6 +178,7 @@ impl Journal {
     }
 }
 
+/// Returns the length from which on a log is compacted.
 fn compaction_length(snapshot_length: u64) -> u64 {
     snapshot_length.saturating_mul(COMPACTION_FACTOR).max(COMPACTION_BYTES_MIN)
 }

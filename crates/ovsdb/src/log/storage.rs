@@ -127,6 +127,7 @@ fn write_new(path: &Path, contents: &[u8], old: Option<&Metadata>) -> io::Result
     Ok(file)
 }
 
+/// Opens the folder of a file, to synchronize it to the disk.
 fn open_folder(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))

@@ -87,6 +87,7 @@ pub(super) fn apply_record(database: &mut Database, record: &Value) -> Result<()
     Ok(())
 }
 
+/// Decodes the value of a column, or the difference to its former value.
 fn decode_column(
     table: &TableDefinition,
     row: &Row,
@@ -125,6 +126,7 @@ fn encode_row(table: &TableDefinition, change: &RowChange) -> Option<Value> {
     (change.old.is_none() || !columns.is_empty()).then(|| columns.into())
 }
 
+/// Adds the date and the comment of a transaction to its JSON.
 fn with_date(mut tables: Map<String, Value>, date: Duration, comment: Option<&str>) -> Value {
     let milliseconds = u64::try_from(date.as_millis()).unwrap_or(u64::MAX);
     tables.insert("_date".to_owned(), milliseconds.into());

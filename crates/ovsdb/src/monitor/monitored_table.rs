@@ -66,6 +66,7 @@ pub(super) enum ChangeKind {
 }
 
 impl ChangeKinds {
+    /// Returns whether the monitor reports this kind of change.
     pub(super) const fn has(self, kind: ChangeKind) -> bool {
         match kind {
             ChangeKind::Initial => self.initial,
@@ -244,6 +245,7 @@ impl MonitoredTable {
     }
 }
 
+/// Returns the kind of a change; `None` if no row exists before or after it.
 const fn change_kind(change: &RowChange) -> Option<ChangeKind> {
     match (&change.old, &change.new) {
         (None, None) => None,

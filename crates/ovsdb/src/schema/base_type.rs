@@ -195,6 +195,7 @@ impl BaseType {
     }
 }
 
+/// Returns the error text of an integer outside of its limits.
 fn integer_problem(number: i64, min: i64, max: i64) -> Option<String> {
     if (min..=max).contains(&number) {
         return None;
@@ -206,6 +207,7 @@ fn integer_problem(number: i64, min: i64, max: i64) -> Option<String> {
     })
 }
 
+/// Returns the atomic type with a name.
 fn atom_type(word: &str) -> Result<AtomType, DatabaseSchemaError> {
     AtomType::from_word(word)
         .ok_or_else(|| DatabaseSchemaError::new(format!("\"{word}\" is not an atomic-type")))

@@ -161,6 +161,7 @@ impl DatabaseSchema {
         self.names = names.map(|(index, table)| (table.name.clone(), index)).collect();
     }
 
+    /// Checks the tables and the strengths of references.
     fn check_references(&self) -> Result<(), DatabaseSchemaError> {
         for table in &self.tables {
             for column in &table.columns {
@@ -232,6 +233,7 @@ impl TableDefinition {
         Ok(table)
     }
 
+    /// Parses an index: the columns that are unique together.
     fn index(&self, json: &Value) -> Result<Vec<usize>, String> {
         let names = json.as_array().filter(|names| !names.is_empty());
         let names = names.ok_or("array of distinct column names expected")?;

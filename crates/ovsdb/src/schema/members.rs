@@ -24,38 +24,46 @@ impl<'a> Members<'a> {
         Some(Self { object: json.as_object()?, read })
     }
 
+    /// Returns a member of the object, and records that it was read.
     pub(crate) fn find(&self, name: &str) -> Option<&'a Value> {
         let (name, value) = self.object.get_key_value(name)?;
         self.read.borrow_mut().push(name);
         Some(value)
     }
 
+    /// Returns a member that the object must have.
     pub(crate) fn required(&self, name: &str) -> Result<&'a Value, String> {
         self.find(name).ok_or_else(|| format!("Required '{name}' member is missing."))
     }
 
+    /// Returns a member that is a string, if the object has it.
     pub(crate) fn find_string(&self, name: &str) -> Result<Option<&'a str>, String> {
         self.find(name).map(|value| value.as_str().ok_or_else(|| mismatch(name))).transpose()
     }
 
+    /// Returns a required member that is a string.
     pub(crate) fn string(&self, name: &str) -> Result<&'a str, String> {
         self.required(name)?.as_str().ok_or_else(|| mismatch(name))
     }
 
+    /// Returns a member that is an integer, if the object has it.
     pub(crate) fn find_integer(&self, name: &str) -> Result<Option<i64>, String> {
         self.find(name).map(|value| value.as_i64().ok_or_else(|| mismatch(name))).transpose()
     }
 
+    /// Returns a member that is a boolean, if the object has it.
     pub(crate) fn find_boolean(&self, name: &str) -> Result<Option<bool>, String> {
         self.find(name).map(|value| value.as_bool().ok_or_else(|| mismatch(name))).transpose()
     }
 
+    /// Returns a member that is an array, if the object has it.
     pub(crate) fn find_array(&self, name: &str) -> Result<Option<&'a [Value]>, String> {
         let array =
             |value: &'a Value| value.as_array().map(Vec::as_slice).ok_or_else(|| mismatch(name));
         self.find(name).map(array).transpose()
     }
 
+    /// Returns a required member that is an object.
     pub(crate) fn object(&self, name: &str) -> Result<&'a Map<String, Value>, String> {
         self.required(name)?.as_object().ok_or_else(|| mismatch(name))
     }

@@ -140,6 +140,7 @@ pub(super) fn accept_clients(
 }
 
 impl ClientListener {
+    /// Accepts the next client.
     async fn accept(&self) -> io::Result<AcceptedClient> {
         match self {
             Self::Unix(path, listener) => {
@@ -287,6 +288,7 @@ pub(super) async fn serve_listener(
     }
 }
 
+/// Accepts clients, and serves each in a task of its own.
 async fn accept_all(
     connections: Arc<Connections>,
     listener: ClientListener,

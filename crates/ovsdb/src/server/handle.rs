@@ -277,6 +277,7 @@ impl OvsdbHandle {
         let _ = self.stopped.clone().changed().await;
     }
 
+    /// Sends an event to the thread of the server.
     async fn send(&self, event: ServerEvent) -> Result<(), OvsdbServerError> {
         self.events.send(event).await.map_err(|_| OvsdbServerError::Stopped)
     }

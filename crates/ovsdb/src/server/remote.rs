@@ -84,6 +84,7 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(8);
 
 impl ServerRemote {
+    /// Listens for clients on a socket.
     pub(super) fn listen(
         connections: &Arc<Connections>,
         listener: std::net::TcpListener,
@@ -103,6 +104,7 @@ impl ServerRemote {
         }))
     }
 
+    /// Connects to a client, again after each loss.
     pub(super) fn connect(
         connections: &Arc<Connections>,
         address: SocketAddr,
@@ -183,10 +185,12 @@ impl RemoteHistory {
         }
     }
 
+    /// Records that an attempt to connect has begun.
     fn note_connecting(&self) {
         self.lock().is_connecting = true;
     }
 
+    /// Records why the last attempt or connection failed.
     fn note_failed(&self, reason: String) {
         let mut record = self.lock();
         record.is_connecting = false;

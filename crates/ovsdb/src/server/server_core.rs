@@ -386,6 +386,7 @@ impl ServerCore {
         Ok(())
     }
 
+    /// Gives a change to each subscription of the database.
     fn notify_subscribers(&mut self, database: &str, change: &ChangeSet) {
         if database == self.name && !change.is_empty() {
             self.subscribers.retain(|subscriber| subscriber.add(change));
@@ -419,6 +420,7 @@ impl ServerCore {
         }
     }
 
+    /// Sends a notification to a client.
     pub(super) fn notify(&mut self, client: ClientId, method: &str, params: &Value) {
         self.reply(client, &json!({"id": null, "method": method, "params": params}));
     }
@@ -442,6 +444,7 @@ impl ServedDatabase {
         Self { database, journal, access, texts: InitialTexts::default() }
     }
 
+    /// Appends a change to the log, if the database has one.
     fn write(
         &mut self,
         change: &ChangeSet,
@@ -457,6 +460,7 @@ impl ServedDatabase {
         })
     }
 
+    /// Compacts the log if it has grown enough.
     fn compact_if_due(&mut self, date: Duration) {
         let Some(journal) = self.journal.as_mut().filter(|journal| journal.is_compaction_due())
         else {

@@ -152,6 +152,7 @@ impl ConditionFunction {
         }
     }
 
+    /// Returns whether the function compares by order, such as `<`.
     const fn is_order(self) -> bool {
         matches!(self, Self::Less | Self::AtMost | Self::AtLeast | Self::Greater)
     }
@@ -199,6 +200,7 @@ fn clause(
     Ok(Clause::Comparison { column, function, value })
 }
 
+/// Returns the error of a column that the table lacks.
 pub(super) fn unknown_column(
     name: &str,
     table: &TableDefinition,

@@ -119,6 +119,7 @@ pub fn execute(database: &mut Database, request: &TransactionRequest<'_>) -> Tra
     TransactionExecution::Done(TransactionOutcome { results, change, durable, comment })
 }
 
+/// Executes one operation of a transaction.
 fn execute_operation(executor: &mut Executor<'_, '_>, json: &Value) -> Result<Value, Stop> {
     let members = Members::of(json).ok_or_else(|| "Object expected.".to_owned())?;
     let name = members.string("op")?;

@@ -211,6 +211,7 @@ fn real(number: f64, mutator: Mutator, operand: f64) -> Result<f64, TransactionE
     Err(TransactionError::new(ErrorTag::Range, details))
 }
 
+/// Returns the error of a division by zero.
 fn division_by_zero() -> TransactionError {
     TransactionError::new(ErrorTag::Domain, "Division by zero.")
 }

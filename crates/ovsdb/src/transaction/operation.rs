@@ -85,6 +85,7 @@ impl<'a> Executor<'a, '_> {
         result
     }
 
+    /// Executes an `insert`.
     fn insert(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let name = members.find_string("uuid-name")?;
@@ -333,6 +334,7 @@ impl<'a> Executor<'a, '_> {
         Err(TransactionError::new(ErrorTag::NotOwner, details).into())
     }
 
+    /// Returns a UUID that no row has.
     fn free_uuid(&mut self, table: usize) -> RowUuid {
         loop {
             let uuid = self.symbols.generate();
@@ -360,11 +362,13 @@ impl<'a> Executor<'a, '_> {
     }
 }
 
+/// Returns a required member that is an array.
 fn required_array<'a>(members: &Members<'a>, name: &str) -> Result<&'a [Value], String> {
     members.required(name)?;
     members.find_array(name).map(Option::unwrap_or_default)
 }
 
+/// Returns a member that is an array as JSON, if the object has it.
 fn find_array_json<'a>(members: &Members<'a>, name: &str) -> Result<Option<&'a Value>, String> {
     members.find_array(name)?;
     Ok(members.find(name))
@@ -382,6 +386,7 @@ fn distinct<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values
 }
 
+/// Returns the result of an operation: the number of its rows.
 fn count(rows: usize) -> Map<String, Value> {
     Map::from_iter([("count".to_owned(), rows.into())])
 }

@@ -87,6 +87,7 @@ impl ExpectedReferences {
     }
 }
 
+/// Returns a UUID as JSON.
 fn uuid_json(uuid: RowUuid) -> Value {
     json!(["uuid", uuid.to_string()])
 }

@@ -111,6 +111,7 @@ impl RowTransaction {
         &self.operations
     }
 
+    /// Appends an operation on a row.
     fn push(&mut self, table: &str, uuid: RowUuid, effect: RowEffect) {
         self.operations.push(RowOperation { table: table.to_owned(), uuid, effect });
     }
@@ -158,6 +159,7 @@ impl RowTransaction {
     }
 }
 
+/// Copies the names of columns with their values.
 fn owned_columns<'a>(columns: impl IntoIterator<Item = (&'a str, Datum)>) -> OwnedColumns {
     columns.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

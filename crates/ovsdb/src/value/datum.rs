@@ -306,6 +306,7 @@ fn unwrap<'a>(json: &'a Value, class: &str) -> Result<&'a [Value], TransactionEr
     }
 }
 
+/// Refuses a set or map with too few or too many members.
 fn check_size(len: usize, kind: &ColumnType, json: Option<&Value>) -> Result<(), TransactionError> {
     if (kind.min..=kind.max).contains(&len) {
         return Ok(());

@@ -97,6 +97,7 @@ impl Datum {
         before - self.len()
     }
 
+    /// Returns whether the set has an element, or the map a pair.
     fn has(&self, (key, value): (&Atom, Option<&Atom>)) -> bool {
         match value {
             Some(value) => self.find_value(key) == Some(value),
@@ -104,10 +105,12 @@ impl Datum {
         }
     }
 
+    /// Returns whether the set or map has a key.
     fn has_key(&self, key: &Atom) -> bool {
         self.keys.binary_search(key).is_ok()
     }
 
+    /// Adds a key; `existing` selects if a present value is replaced.
     fn put(&mut self, key: &Atom, value: Option<&Atom>, existing: ExistingKey) {
         match self.keys.binary_search(key) {
             Ok(index) => {
@@ -125,6 +128,7 @@ impl Datum {
         }
     }
 
+    /// Removes a key with its value.
     fn remove(&mut self, key: &Atom) {
         if let Ok(index) = self.keys.binary_search(key) {
             self.keys.remove(index);

@@ -50,6 +50,7 @@ pub(super) enum Task {
 }
 
 impl Task {
+    /// Returns the ticket to answer, if the task has one.
     pub(super) const fn ticket(&self) -> Option<Ticket> {
         match self {
             Self::Insert { ticket, .. }

@@ -108,6 +108,7 @@ impl P4RuntimeDevice {
         self.tasks.try_send(vec![Task::Send(packet)]).map_err(|_| Lost)
     }
 
+    /// Takes the notifications of the session, and updates the device by them.
     fn receive_notifications(&mut self) {
         let changes = self.settings.ports.changes();
         if self.port_changes != changes {
@@ -172,6 +173,7 @@ impl P4RuntimeDevice {
         self.events.push(event);
     }
 
+    /// Removes an entry from the count of its stage.
     fn remove_from_stage(&mut self, entry: LtmIndex, stage: StageId) {
         self.stages.remove(&entry);
         if let Some(entry_count) = self.entry_counts.get_mut(stage.index()) {

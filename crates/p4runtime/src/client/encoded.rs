@@ -112,6 +112,7 @@ impl EncodedClient {
         Self(grpc.max_decoding_message_size(bytes_max).max_encoding_message_size(bytes_max))
     }
 
+    /// Sends a write request that is encoded already.
     pub(super) async fn write(
         &mut self,
         request: EncodedWrite,
@@ -122,6 +123,7 @@ impl EncodedClient {
         self.0.unary(Request::new(request), path, codec).await
     }
 
+    /// Sends a request for hits that is encoded already.
     pub(super) async fn read_counts(
         &mut self,
         request: EncodedRead,

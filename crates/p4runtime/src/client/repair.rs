@@ -93,6 +93,7 @@ pub(super) async fn restore(
     Err(SessionError::Unrepaired)
 }
 
+/// Writes updates of one kind; returns the result of each.
 async fn write(
     requests: &mut Requests,
     kind: Type,

@@ -179,6 +179,7 @@ impl Session {
         Ok(())
     }
 
+    /// Returns the request to become the primary.
     fn arbitration_request(&self) -> MasterArbitrationUpdate {
         let name = &self.requests.settings.role;
         let role = (!name.is_empty()).then(|| Role { name: name.clone(), ..Role::default() });
@@ -190,11 +191,13 @@ impl Session {
         }
     }
 
+    /// Sends a message on the stream.
     async fn send(&self, update: stream_message_request::Update) -> Result<(), SessionError> {
         let request = StreamMessageRequest { update: Some(update) };
         self.to_device.send(request).await.map_err(|_| SessionError::Ended)
     }
 
+    /// Sends a packet that the device is to forward.
     pub(super) async fn send_packet(&self, packet: PacketToSend) -> Result<(), SessionError> {
         let (egress, ingress, resubmit, payload) = match packet {
             PacketToSend::Direct { port, payload } => (port, 0, 0, payload),
@@ -482,6 +485,7 @@ pub(super) fn packet_of(packet: PacketIn) -> Option<DevicePacket> {
     })
 }
 
+/// Returns an error if this client is not the primary.
 fn check_primary(advice: &MasterArbitrationUpdate) -> Result<(), SessionError> {
     let code = advice.status.as_ref().map_or(Code::Ok, |status| Code::from_i32(status.code));
     match (code, election_id(advice.election_id)) {
@@ -530,6 +534,7 @@ const fn is_of_transport(code: Code) -> bool {
     matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown)
 }
 
+/// Waits for a request, at most for the timeout of the settings.
 async fn with_timeout<T>(
     settings: &ClientSettings,
     request: impl Future<Output = Result<T, Status>>,

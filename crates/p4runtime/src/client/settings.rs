@@ -128,6 +128,7 @@ impl LastError {
         self.0.write().reason.replace(text.clone()) != Some(text)
     }
 
+    /// Forgets the last error, after a session has begun.
     pub(super) fn clear(&self) {
         self.0.write().reason = None;
     }

@@ -32,6 +32,7 @@ impl Program {
         }
     }
 
+    /// Returns the description of the table of a stage.
     fn stage_table(&self, stage: u8) -> Table {
         let scoped = |spec: &ActionSpec| ActionRef {
             id: spec.id,
@@ -94,6 +95,7 @@ fn preamble(id: u32, alias: &str) -> Option<Preamble> {
     Some(Preamble { id, name, alias: alias.to_owned(), annotations: Vec::new() })
 }
 
+/// Returns the description of a key field.
 fn match_info(field: &KeyField) -> MatchField {
     let kind = match field.kind {
         MatchKind::Exact => match_field::MatchType::Exact,
@@ -108,6 +110,7 @@ fn match_info(field: &KeyField) -> MatchField {
     }
 }
 
+/// Returns the description of an action.
 fn action_info(spec: &ActionSpec) -> Action {
     let params = spec.params().map(|param| action::Param {
         id: param.id,

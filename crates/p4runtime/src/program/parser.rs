@@ -117,6 +117,7 @@ fn set_key(name: &str, header: &str, from: &str) -> Value {
     set(&key(name), &field(header, from))
 }
 
+/// Returns the parser states of ARP.
 fn parse_arp() -> Vec<Value> {
     let arp = |name| field("arp", name);
     let addresses = [set_key("ip_src", "arp", "spa"), set_key("ip_dst", "arp", "tpa")];
@@ -141,6 +142,7 @@ const INSIDE: [(&str, Option<&str>); 4] = [
     ("0x84", Some("refuse")),
 ];
 
+/// Returns the parser states of IPv4.
 fn parse_ipv4() -> Vec<Value> {
     let ops = [
         extract("ipv4"),
@@ -174,6 +176,7 @@ fn parse_ipv4() -> Vec<Value> {
     ]
 }
 
+/// Returns the parser states of IPv6.
 fn parse_ipv6() -> Vec<Value> {
     let ops = [
         extract("ipv6"),
@@ -196,6 +199,7 @@ fn parse_ipv6() -> Vec<Value> {
     ]
 }
 
+/// Returns the parser states of the transport protocols.
 fn parse_transport() -> Vec<Value> {
     let ports = |header| {
         [extract(header), set_key("tp_src", header, "src"), set_key("tp_dst", header, "dst")]

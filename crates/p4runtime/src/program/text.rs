@@ -25,6 +25,7 @@ struct TextWriter(String, usize);
 type WriteResult = Result<(), fmt::Error>;
 
 impl TextWriter {
+    /// Writes a line with its indentation.
     fn line(&mut self, line: impl fmt::Display) -> WriteResult {
         writeln!(self.0, "{:indent$}{line}", "", indent = self.1 * 2)
     }
@@ -56,6 +57,7 @@ impl TextWriter {
     }
 }
 
+/// Writes a whole P4Info.
 fn write_info(text: &mut TextWriter, info: &P4Info) -> WriteResult {
     if let Some(package) = &info.pkg_info {
         text.block("pkg_info", |text| {
@@ -77,6 +79,7 @@ fn write_info(text: &mut TextWriter, info: &P4Info) -> WriteResult {
     })
 }
 
+/// Writes the id and the names of an object.
 fn write_preamble(text: &mut TextWriter, preamble: Option<&Preamble>) -> WriteResult {
     let Some(preamble) = preamble else { return Ok(()) };
     text.block("preamble", |text| {
@@ -87,6 +90,7 @@ fn write_preamble(text: &mut TextWriter, preamble: Option<&Preamble>) -> WriteRe
     })
 }
 
+/// Writes a table.
 fn write_table(text: &mut TextWriter, table: &Table) -> WriteResult {
     write_preamble(text, table.preamble.as_ref())?;
     for field in &table.match_fields {
@@ -118,6 +122,7 @@ fn write_table(text: &mut TextWriter, table: &Table) -> WriteResult {
     Ok(())
 }
 
+/// Writes a key field of a table.
 fn write_field(text: &mut TextWriter, field: &MatchField) -> WriteResult {
     text.number("id", field.id)?;
     text.word("name", &field.name)?;
@@ -127,6 +132,7 @@ fn write_field(text: &mut TextWriter, field: &MatchField) -> WriteResult {
     text.line(format_args!("match_type: {}", kind.as_str_name()))
 }
 
+/// Writes an action that a table may use.
 fn write_reference(text: &mut TextWriter, action: &ActionRef) -> WriteResult {
     text.number("id", action.id)?;
     match action.scope() {
@@ -135,6 +141,7 @@ fn write_reference(text: &mut TextWriter, action: &ActionRef) -> WriteResult {
     }
 }
 
+/// Writes an action with its parameters.
 fn write_action(text: &mut TextWriter, action: &Action) -> WriteResult {
     write_preamble(text, action.preamble.as_ref())?;
     action.params.iter().try_for_each(|param| {
@@ -146,6 +153,7 @@ fn write_action(text: &mut TextWriter, action: &Action) -> WriteResult {
     })
 }
 
+/// Writes the counter of a table.
 fn write_counter(text: &mut TextWriter, counter: &DirectCounter) -> WriteResult {
     write_preamble(text, counter.preamble.as_ref())?;
     if let Some(spec) = &counter.spec
@@ -156,6 +164,7 @@ fn write_counter(text: &mut TextWriter, counter: &DirectCounter) -> WriteResult 
     text.number("direct_table_id", counter.direct_table_id)
 }
 
+/// Writes the header of packets from or to the controller.
 fn write_header(text: &mut TextWriter, header: &ControllerPacketMetadata) -> WriteResult {
     write_preamble(text, header.preamble.as_ref())?;
     header.metadata.iter().try_for_each(|field| {

@@ -69,6 +69,7 @@ const ROLES_MAX: usize = 256;
 const ROLE_NAME_MAX: usize = 256;
 
 impl ElectionRole {
+    /// Returns the stream of the primary, if there is one.
     fn primary(&self) -> Option<StreamId> {
         let highest = self.highest?;
         let has = |(stream, id): (&StreamId, &Option<ElectionId>)| {

@@ -36,10 +36,12 @@ struct Verified {
 }
 
 impl ForwardingPipeline {
+    /// Returns whether a program was committed.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
+    /// Executes a `SetForwardingPipelineConfig`.
     pub(super) fn set(
         &mut self,
         device: &mut dyn Device,
@@ -91,6 +93,7 @@ impl ForwardingPipeline {
         self.saved = None;
     }
 
+    /// Returns the parts of the configuration that a request selects.
     pub(super) fn get(&self, kind: i32) -> Result<Option<ForwardingPipelineConfig>, RpcError> {
         let kind = ResponseType::try_from(kind).map_err(|_| RpcError::Unknown("response type"))?;
         let Some(config) = self.running.clone() else { return Ok(None) };

@@ -93,6 +93,7 @@ impl ServiceState {
         }
     }
 
+    /// Refuses a request for another device.
     pub(super) const fn check_device(&self, id: u64) -> Result<(), RpcError> {
         if id == self.settings.device_id { Ok(()) } else { Err(RpcError::NoDevice(id)) }
     }
@@ -156,12 +157,14 @@ impl ServiceState {
         self.close(id);
     }
 
+    /// Removes a stream that has ended.
     pub(super) fn close(&mut self, stream: StreamId) {
         self.streams.remove(&stream);
         let notices = self.arbiter.remove_stream(stream);
         self.notify_all(notices);
     }
 
+    /// Handles the request of a client to become primary or backup.
     pub(super) fn arbitrate(
         &mut self,
         stream: StreamId,
@@ -229,6 +232,7 @@ impl ServiceState {
         }
     }
 
+    /// Sends a packet to every primary.
     pub(super) fn packet_in(&self, packet: &PacketIn) {
         for stream in self.arbiter.primaries() {
             self.send(stream, Update::Packet(packet.clone()));

@@ -87,6 +87,7 @@ impl From<DeviceError> for EntityError {
 }
 
 impl StoredEntry {
+    /// Returns the counter of the entry after some hits.
     pub(super) fn counter(&self, hits: EntryHits) -> CounterData {
         let (set, then) = &self.counter_set;
         // The counters of P4Runtime are signed: they stay at their maximum.
@@ -98,6 +99,7 @@ impl StoredEntry {
         }
     }
 
+    /// Returns the time of the last hit, or of the insertion.
     pub(super) fn idle_since(&self, hits: EntryHits) -> Duration {
         hits.last.unwrap_or_default().max(self.since)
     }
@@ -171,6 +173,7 @@ impl EntryStore {
         self.tables.get(&table).map_or(0, |table_entries| table_entries.entries.len())
     }
 
+    /// Applies an update; returns how to undo it.
     pub(super) fn apply(
         &mut self,
         device: &mut dyn Device,
@@ -192,6 +195,7 @@ impl EntryStore {
         }
     }
 
+    /// Applies an update of a table entry.
     fn table_entry(
         &mut self,
         device: &mut dyn Device,
@@ -211,6 +215,7 @@ impl EntryStore {
         }
     }
 
+    /// Changes the default action of a table.
     fn default_entry(
         &mut self,
         device: &mut dyn Device,
@@ -242,6 +247,7 @@ impl EntryStore {
         Ok(Some(Undo::Default(id, before)))
     }
 
+    /// Inserts an entry into the device and the store.
     fn insert(
         &mut self,
         device: &mut dyn Device,
@@ -289,6 +295,7 @@ impl EntryStore {
         Ok(undo)
     }
 
+    /// Replaces the action of an entry.
     fn modify(
         &mut self,
         device: &mut dyn Device,
@@ -322,6 +329,7 @@ impl EntryStore {
         Ok(undo)
     }
 
+    /// Deletes an entry from the device and the store.
     fn delete(
         &mut self,
         device: &mut dyn Device,
@@ -341,6 +349,7 @@ impl EntryStore {
         Ok(context.is_undoable.then(|| Undo::Reinsert(id, key, Box::new(stored))))
     }
 
+    /// Sets the counter of an entry.
     fn set_counter(
         &mut self,
         device: &mut dyn Device,
@@ -431,6 +440,7 @@ impl EntryStore {
         self.tables.entry(id).or_default().entries.insert(key, stored);
     }
 
+    /// Schedules the idle timeout of an entry.
     fn add_deadline(&mut self, id: u32, key: &EntryKey, stored: &mut StoredEntry, now: Duration) {
         stored.deadline = stored.timeout().map(|timeout| now.saturating_add(timeout));
         if let Some(deadline) = stored.deadline {
@@ -439,6 +449,7 @@ impl EntryStore {
         }
     }
 
+    /// Removes the idle timeout of an entry.
     fn remove_deadline(&mut self, stored: &StoredEntry) {
         if let Some(deadline) = stored.deadline {
             self.timed.remove(&stored.no);

@@ -35,6 +35,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
+/// Handles a message of a client.
 fn handle_message(
     state: &Mutex<ServiceState>,
     stream: StreamId,
@@ -69,6 +70,7 @@ fn handle_message(
     Ok(())
 }
 
+/// Answers a digest acknowledgement with an error: there are no digests.
 fn refuse_digest(state: &mut ServiceState, stream: StreamId, ack: DigestListAck) {
     let details = Details::DigestListAck(DigestListAckError { digest_list_ack: Some(ack) });
     let error = stream_error(Code::NotFound, "the program has no digests", details);
@@ -80,6 +82,7 @@ fn refuse_digest(state: &mut ServiceState, stream: StreamId, ack: DigestListAck)
 /// The limit is above the length of a frame, and below the length of a queue.
 const QUOTED_PAYLOAD_MAX: usize = 1 << 16;
 
+/// Sends a packet of the primary by the device, or reports the error.
 fn packet_out(state: &mut ServiceState, stream: StreamId, mut packet: PacketOut) {
     let refused = |code, message: &str| Err((code, message.to_owned()));
     let result = if !state.arbiter.is_primary_stream(stream) {
@@ -121,6 +124,7 @@ fn is_whole(state: &ServiceState, packet: &PacketOut) -> bool {
         && packet.metadata.iter().all(|field| fits(&field.metadata_id, &field.value))
 }
 
+/// Returns an error message for the stream.
 fn stream_error(code: Code, message: &str, details: Details) -> StreamError {
     StreamError {
         canonical_code: code.into(),

@@ -25,6 +25,7 @@ enum BatchMode {
 }
 
 impl BatchMode {
+    /// Returns the mode of an atomicity that the device can guarantee.
     fn new(atomicity: i32, device: &dyn Device) -> Result<Self, RpcError> {
         match Atomicity::try_from(atomicity) {
             Ok(Atomicity::ContinueOnError) => Ok(Self::Each),
@@ -64,6 +65,7 @@ pub fn write(
     Ok(write_all(store, device, request.updates, mode, now))
 }
 
+/// Applies updates in order; in atomic mode, an error undoes all of them.
 fn write_all(
     store: &mut EntryStore,
     device: &mut dyn Device,

@@ -76,6 +76,7 @@ fn entity(whole: &Bytes, bytes: &[u8]) -> Option<Entity> {
     Some(found)
 }
 
+/// Parses a `TableEntry`; `None` if it needs the general decoder.
 fn table_entry(whole: &Bytes, bytes: &[u8]) -> Option<TableEntry> {
     let mut entry = TableEntry::default();
     entry.r#match.reserve_exact(count(bytes, (2, BYTES))?);
@@ -100,6 +101,7 @@ fn table_entry(whole: &Bytes, bytes: &[u8]) -> Option<TableEntry> {
     Some(entry)
 }
 
+/// Parses a `FieldMatch`; `None` if it needs the general decoder.
 fn field_match(whole: &Bytes, bytes: &[u8]) -> Option<FieldMatch> {
     let mut field = FieldMatch::default();
     for_each(bytes, |key, reader| {
@@ -149,6 +151,7 @@ fn ternary(whole: &Bytes, bytes: &[u8]) -> Option<Ternary> {
     Some(ternary)
 }
 
+/// Parses a `TableAction`; `None` if it needs the general decoder.
 fn table_action(whole: &Bytes, bytes: &[u8]) -> Option<TableAction> {
     let mut found = TableAction::default();
     for_each(bytes, |key, reader| {

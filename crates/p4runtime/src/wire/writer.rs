@@ -104,6 +104,7 @@ impl ProtoWriter {
         self.bytes(11, metadata);
     }
 
+    /// Writes a `FieldMatch`.
     fn field_match(&mut self, field: &FieldMatch) {
         match &field.field_match_type {
             Some(FieldMatchType::Exact(exact)) => {
@@ -121,6 +122,7 @@ impl ProtoWriter {
         }
     }
 
+    /// Writes an `Action`.
     fn action(&mut self, action: &Action) {
         self.number(1, action.action_id.into());
         for param in &action.params {

@@ -123,10 +123,12 @@ pub(crate) fn read_action(
     Ok(())
 }
 
+/// Reads a MAC address of six bytes.
 fn read_mac(body: &mut ByteReader<'_>) -> Result<u128, ErrorCode> {
     Ok(u128::from(body.u16()?) << 32 | u128::from(body.u32()?))
 }
 
+/// Reads an `OFPAT_ENQUEUE` as actions that set the queue and output.
 fn read_enqueue(actions: &mut Vec<Action>, body: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
     let port = port_no::widen(body.u16()?);
     body.skip(6)?;
@@ -234,6 +236,7 @@ pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
     }
 }
 
+/// Writes an `OFPAT_ENQUEUE`.
 fn put_enqueue(out: &mut Vec<u8>, port: PortNo, queue: u32) {
     standard(out, action_type::ENQUEUE, |out| {
         out.put_u16(nicira::narrow(port));

@@ -34,6 +34,7 @@ pub fn decode(frame: &[u8], settings: V10Settings) -> Result<(Xid, Message), Err
     Ok((header.xid, message))
 }
 
+/// Reads the body of a message.
 fn read_body(
     header: &Header,
     body: &mut ByteReader<'_>,
@@ -150,6 +151,7 @@ const fn message_kind(message: &Message, settings: V10Settings) -> Option<u8> {
     })
 }
 
+/// Writes the body of a message.
 fn put_body(out: &mut Vec<u8>, message: &Message, settings: V10Settings) {
     let is_nxm = settings.flow_format == FlowFormat::Nxm;
     match message {

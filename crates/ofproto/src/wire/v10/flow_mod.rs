@@ -177,6 +177,7 @@ impl CommonFields {
         Ok((table, command))
     }
 
+    /// Reads the flags, or refuses unknown ones.
     fn read_flags(&self) -> Result<FlowFlags, ErrorCode> {
         if self.flags & !(SEND_FLOW_REMOVED | CHECK_OVERLAP | EMERGENCY) != 0 {
             return Err(ErrorCode::FlowFlags);
@@ -234,6 +235,7 @@ fn new_cookie(flow_mod: &FlowMod) -> Cookie {
     }
 }
 
+/// Writes the command, and the table before it if the client chose that form.
 fn put_command(out: &mut Vec<u8>, flow_mod: &FlowMod, settings: V10Settings) {
     let table = match flow_mod.table {
         TableSelector::One(table) if settings.has_table_ids => table.number(),

@@ -211,6 +211,7 @@ fn read_buckets(reader: &mut ByteReader<'_>, kind: GroupKind) -> Result<Box<[Buc
     Ok(buckets.into())
 }
 
+/// Reads a bucket of a group.
 fn read_bucket(reader: &mut ByteReader<'_>, group: GroupKind) -> Result<Bucket, ErrorCode> {
     let length = usize::from(reader.clone().u16()?);
     let is_framed = (BUCKET_LEN..=reader.len()).contains(&length);
@@ -261,6 +262,7 @@ fn put_buckets(out: &mut Vec<u8>, length_at: usize, kind: GroupKind, buckets: &[
     length::fill(out, length_at, start);
 }
 
+/// Writes a bucket of a group.
 fn put_bucket(out: &mut Vec<u8>, group: GroupKind, bucket: &Bucket) {
     let start = out.len();
     let (length_at, actions_len_at) = (length::reserve(out), length::reserve(out));
@@ -300,6 +302,7 @@ fn read_properties(reader: &mut ByteReader<'_>, kind: GroupKind) -> Result<Selec
     Ok(selection)
 }
 
+/// Reads the selection method of a group.
 fn read_selection(value: &mut ByteReader<'_>) -> Result<Selection, ErrorCode> {
     let mut frame = || {
         value.skip(4)?;

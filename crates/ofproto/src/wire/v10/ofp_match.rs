@@ -103,6 +103,7 @@ pub(super) fn put(out: &mut Vec<u8>, matching: &Match) -> bool {
 }
 
 impl StandardMatch {
+    /// Reads an `ofp_match` of 40 bytes.
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, MessageLengthError> {
         let wildcards = reader.u32()?;
         let in_port = reader.u16()?;
@@ -187,6 +188,7 @@ impl StandardMatch {
         Match::new(&built.key, &built.mask)
     }
 
+    /// Adds the match on the VLAN tag.
     fn add_tag(&self, built: &mut MatchedFields) {
         if self.is_matched(wildcard::DL_VLAN) {
             if self.dl_vlan == VLAN_NONE {
@@ -201,6 +203,7 @@ impl StandardMatch {
         }
     }
 
+    /// Adds the matches on the network addresses.
     fn add_addresses(&self, built: &mut MatchedFields, [source, destination]: [FieldId; 2]) {
         let mask = |shift: u32| {
             let bits = self.wildcards >> shift & 0x3f;
@@ -210,6 +213,7 @@ impl StandardMatch {
         built.add(destination, self.nw_dst.into(), mask(wildcard::NW_DST_SHIFT).into());
     }
 
+    /// Adds the matches on the protocol and its ports.
     fn add_protocol(&self, built: &mut MatchedFields) {
         if self.is_matched(wildcard::NW_TOS) {
             built.set(FieldId::IpDscp, u128::from(self.nw_tos >> 2));
@@ -279,6 +283,7 @@ impl StandardMatch {
         fields
     }
 
+    /// Sets the VLAN id and the priority that a match requires.
     fn take_tag(&mut self, key: &FlowKey, mask: &FlowMask) {
         let (tci, tci_mask) = (key.field(FieldId::VlanTci), mask.field(FieldId::VlanTci));
         if tci_mask & VLAN_PRESENT == 0 {
@@ -346,10 +351,12 @@ const fn transport_fields(dl_type: u16, nw_proto: u8) -> Option<[FieldId; 2]> {
     })
 }
 
+/// Returns a MAC address as a number.
 fn mac_number([a, b, c, d, e, f]: [u8; 6]) -> u128 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).into()
 }
 
+/// Returns the MAC address of a number.
 fn mac_bytes(number: u128) -> [u8; 6] {
     let [.., a, b, c, d, e, f] = number.to_be_bytes();
     [a, b, c, d, e, f]

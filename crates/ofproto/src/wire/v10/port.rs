@@ -33,6 +33,7 @@ const CONFIG: [PortSetting; 5] = [
     (1 << 6, |config| &mut config.no_packet_in),
 ];
 
+/// Reads the configuration of a port from its bits.
 fn read_config(bits: u32) -> PortConfig {
     let mut config = PortConfig::default();
     for (bit, setting) in CONFIG {
@@ -41,6 +42,7 @@ fn read_config(bits: u32) -> PortConfig {
     config
 }
 
+/// Returns the bits of the configuration of a port.
 fn config_bits(mut config: PortConfig) -> u32 {
     let add = |bits, (bit, setting): &PortSetting| {
         if *setting(&mut config) { bits | bit } else { bits }

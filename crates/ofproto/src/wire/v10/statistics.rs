@@ -114,6 +114,7 @@ pub(crate) fn read_request(
     Ok(request)
 }
 
+/// Reads the subtype of a Nicira statistics message.
 fn read_nicira_subtype(body: &mut ByteReader<'_>) -> Result<u32, ErrorCode> {
     let (vendor, subtype) = (body.u32()?, body.u32()?);
     if vendor != NICIRA_EXPERIMENTER {
@@ -141,6 +142,7 @@ fn read_nicira_filter(body: &mut ByteReader<'_>) -> Result<RuleFilter, ErrorCode
     Ok(RuleFilter { table, matching, cookie, cookie_mask, out_port, ..RuleFilter::all() })
 }
 
+/// Returns the table of a request; 255 selects all tables.
 fn read_table(number: u8) -> Result<TableSelector, ErrorCode> {
     table_selector(number).ok_or(ErrorCode::BadTableId)
 }
@@ -187,6 +189,7 @@ pub(super) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest) {
     }
 }
 
+/// Writes the body of a Nicira request that selects rules.
 fn put_nicira_filter(out: &mut Vec<u8>, subtype: u32, filter: &RuleFilter) {
     put_nicira_header(out, subtype);
     port::put_port_number(out, filter.out_port);
@@ -198,6 +201,7 @@ fn put_nicira_filter(out: &mut Vec<u8>, subtype: u32, filter: &RuleFilter) {
     length::set(out, length_at, match_len);
 }
 
+/// Writes the header of a Nicira statistics message.
 fn put_nicira_header(out: &mut Vec<u8>, subtype: u32) {
     out.put_u32(NICIRA_EXPERIMENTER);
     out.put_u32(subtype);
@@ -319,6 +323,7 @@ pub(super) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
     }
 }
 
+/// Writes the header of a statistics reply.
 fn put_reply_header(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
     let Some(kind) = reply_kind(reply) else { return };
     out.put_u16(kind);
@@ -422,6 +427,7 @@ pub(super) fn read_entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'
     Ok(ByteReader::new(reader.bytes(length)?))
 }
 
+/// Reads the actions of a rule as its instructions.
 fn read_instructions(actions: &ByteReader<'_>) -> Result<Arc<Instructions>, ErrorCode> {
     let (actions, metadata) = read_applied(actions.rest(), ActionFormat::V10)?;
     Ok(Arc::new(Instructions { apply: actions.into(), metadata, ..Instructions::default() }))
@@ -458,6 +464,7 @@ fn put_nicira_flow(out: &mut Vec<u8>, flow: &FlowStatistics) {
     length::fill(out, length_at, start);
 }
 
+/// Writes the duration and the timeouts of a rule.
 fn put_times(out: &mut Vec<u8>, flow: &FlowStatistics) {
     put_duration(out, flow.duration);
     out.put_u16(flow.priority.number());
@@ -465,12 +472,14 @@ fn put_times(out: &mut Vec<u8>, flow: &FlowStatistics) {
     out.put_u16(seconds(flow.hard_timeout));
 }
 
+/// Writes the packet and byte counts of a rule.
 fn put_counts(out: &mut Vec<u8>, flow: &FlowStatistics) {
     out.put_u64(flow.cookie.number());
     out.put_u64(flow.packets);
     out.put_u64(flow.bytes);
 }
 
+/// Reads the statistics of a table.
 fn read_table_entry(reader: &mut ByteReader<'_>) -> Result<TableStatistics, ErrorCode> {
     let table = TableId::new(reader.u8()?).ok_or(ErrorCode::BadTableId)?;
     // Padding, name, wildcards and the maximum number of rules.
@@ -479,6 +488,7 @@ fn read_table_entry(reader: &mut ByteReader<'_>) -> Result<TableStatistics, Erro
     Ok(TableStatistics { table, active, lookups, matches })
 }
 
+/// Writes the statistics of a table.
 fn put_table_entry(out: &mut Vec<u8>, table: &TableStatistics) {
     out.put_u8(table.table.number());
     out.put_bytes(0, 3);
@@ -491,6 +501,7 @@ fn put_table_entry(out: &mut Vec<u8>, table: &TableStatistics) {
     out.put_u64(table.matches);
 }
 
+/// Reads the statistics of a port.
 fn read_port_entry(reader: &mut ByteReader<'_>) -> Result<PortStatistics, ErrorCode> {
     let port = port_no::widen(reader.u16()?);
     reader.skip(6)?;
@@ -504,6 +515,7 @@ fn put_port_entry(out: &mut Vec<u8>, port: &PortStatistics) {
     put_counters(out, &port.counters);
 }
 
+/// Reads the statistics of a queue.
 fn read_queue_entry(reader: &mut ByteReader<'_>) -> Result<QueueStatistics, ErrorCode> {
     let port = port_no::widen(reader.u16()?);
     reader.skip(2)?;

@@ -161,6 +161,7 @@ pub(super) fn put(out: &mut Vec<u8>, message: &Message, settings: V10Settings) {
     }
 }
 
+/// Writes a Nicira message about the role of a controller.
 fn put_role(out: &mut Vec<u8>, message: RoleMessage) {
     out.put_u32(match message.role {
         // The extension has no query of the role.

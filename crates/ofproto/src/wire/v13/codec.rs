@@ -34,6 +34,7 @@ pub fn decode(frame: &[u8]) -> Result<(Xid, Message), ErrorCode> {
     Ok((header.xid, message))
 }
 
+/// Reads the body of a message.
 fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, ErrorCode> {
     let mut take_all = || {
         let bytes = body.rest().to_vec();
@@ -152,6 +153,7 @@ const fn message_kind(message: &Message) -> Option<u8> {
     })
 }
 
+/// Writes the body of a message.
 fn put_body(out: &mut Vec<u8>, message: &Message) {
     match message {
         Message::FeaturesRequest

@@ -46,6 +46,7 @@ pub(in crate::wire) fn shorten(mut text: String) -> String {
     text
 }
 
+/// Describes a whole frame, decoded if that succeeds.
 fn describe_whole(frame: &[u8]) -> String {
     let Some(header) = Header::parse(frame) else { return "message without a header".to_owned() };
     let mut text = name(header.kind);
@@ -163,6 +164,7 @@ pub(in crate::wire) fn detail(message: &Message, frame: &[u8]) -> Option<String>
     })
 }
 
+/// Describes a flow-mod: its command, match and actions.
 fn of_flow_mod(flow_mod: &FlowMod) -> String {
     let mut text = command(flow_mod.command).to_owned();
     let mut items = Vec::new();

@@ -73,6 +73,7 @@ fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Messa
     Ok((kind, ByteReader::new(reader.bytes(length.saturating_sub(4))?)))
 }
 
+/// Reads one instruction, and adds it to the others.
 fn read_one(
     kind: u16,
     body: &mut ByteReader<'_>,
@@ -188,6 +189,7 @@ pub(super) fn put_instructions(out: &mut Vec<u8>, instructions: &Instructions) {
     }
 }
 
+/// Writes an instruction that has a list of actions.
 fn put_list(out: &mut Vec<u8>, kind: u16, actions: &[Action]) {
     let start = out.len();
     out.put_u16(kind);

@@ -26,18 +26,22 @@ fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Messa
     Ok((kind, ByteReader::new(value)))
 }
 
+/// Reads the next 8 bits of a property.
 pub(in crate::wire) fn u8(value: &mut ByteReader<'_>) -> Result<u8, ErrorCode> {
     value.u8().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
+/// Reads the next 16 bits of a property.
 pub(in crate::wire) fn u16(value: &mut ByteReader<'_>) -> Result<u16, ErrorCode> {
     value.u16().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
+/// Reads the next 32 bits of a property.
 pub(in crate::wire) fn u32(value: &mut ByteReader<'_>) -> Result<u32, ErrorCode> {
     value.u32().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
+/// Reads the next 64 bits of a property.
 pub(in crate::wire) fn u64(value: &mut ByteReader<'_>) -> Result<u64, ErrorCode> {
     value.u64().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }

@@ -137,6 +137,7 @@ pub(super) fn read_nat(body: &mut ByteReader<'_>) -> Result<NatAction, ErrorCode
     Ok(NatAction { kind, range, persistent: has(flag::PERSISTENT), hash, random })
 }
 
+/// Reads the range of addresses and ports of a `nat` action.
 fn read_range(body: &mut ByteReader<'_>, present: u16) -> Result<Option<NatRange>, ErrorCode> {
     let mut v4 = |bit: u16| -> Result<Option<IpAddr>, ErrorCode> {
         Ok(if present & bit == 0 { None } else { Some(Ipv4Addr::from(body.u32()?).into()) })
@@ -196,6 +197,7 @@ pub(super) fn put_nat(out: &mut Vec<u8>, action: &NatAction) {
     });
 }
 
+/// Writes the range of addresses and ports of a `nat` action.
 fn put_range(out: &mut Vec<u8>, range: &NatRange) {
     let (first, last) = (range.addresses.start(), range.addresses.end());
     let (min, max) = match first {

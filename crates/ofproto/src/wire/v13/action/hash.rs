@@ -47,10 +47,12 @@ const MULTIPATH_ALGORITHMS: [MultipathAlgorithm; 4] = [
 const BUNDLE_ALGORITHMS: [BundleAlgorithm; 2] =
     [BundleAlgorithm::ActiveBackup, BundleAlgorithm::HighestRandomWeight];
 
+/// Returns the choice with a number, or an error if there is none.
 fn read_choice<T: Copy>(choices: &[T], number: u16) -> Result<T, ErrorCode> {
     choices.get(usize::from(number)).copied().ok_or(ErrorCode::ActionArgument)
 }
 
+/// Writes the number of a choice.
 fn put_choice<T: PartialEq>(out: &mut Vec<u8>, choices: &[T], choice: &T) {
     let number = choices.iter().position(|known| known == choice);
     // Each list has all variants of its type, so the choice is found. The lists are short.

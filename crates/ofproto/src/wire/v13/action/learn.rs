@@ -100,6 +100,7 @@ pub(super) fn read(
     })
 }
 
+/// Reads the bit that gets the result of a `learn` action, if it has one.
 fn read_result(
     body: &mut ByteReader<'_>,
     offset: u16,
@@ -115,6 +116,7 @@ fn read_result(
     }
 }
 
+/// Reads the specs of a `learn` action, up to its padding.
 fn read_specs(body: &mut ByteReader<'_>) -> Result<Box<[LearnSpec]>, ErrorCode> {
     let mut specs = Vec::new();
     while !body.is_empty() {
@@ -128,6 +130,7 @@ fn read_specs(body: &mut ByteReader<'_>) -> Result<Box<[LearnSpec]>, ErrorCode> 
     if is_padding { Ok(specs.into()) } else { Err(ErrorCode::LearnPadding) }
 }
 
+/// Reads one spec of a `learn` action: its source and its use.
 fn read_spec(body: &mut ByteReader<'_>, header: u16) -> Result<LearnSpec, ErrorCode> {
     let (target, is_value) = (header & spec::TARGET, header & spec::IS_VALUE != 0);
     let is_known = match target {
@@ -197,6 +200,7 @@ pub(super) fn put(out: &mut Vec<u8>, learn: &LearnAction) {
     });
 }
 
+/// Writes one spec of a `learn` action.
 fn put_spec(out: &mut Vec<u8>, learn: &LearnSpec) {
     let width = u16::from(learn.width);
     let source = match learn.source {

@@ -94,6 +94,7 @@ fn read_one(
     Ok(())
 }
 
+/// Returns the type and the body of the next action.
 fn next<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), ErrorCode> {
     frame(reader).map_err(|MessageLengthError| ErrorCode::ActionLength)
 }
@@ -113,6 +114,7 @@ pub(super) fn expect_len(body: &ByteReader<'_>, length: usize) -> Result<(), Err
     if body.len() == length { Ok(()) } else { Err(ErrorCode::ActionLength) }
 }
 
+/// Reads the body of a standard action.
 fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     match kind {
         action_type::OUTPUT | action_type::SET_DL_SRC | action_type::SET_DL_DST => {
@@ -177,10 +179,12 @@ fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, Error
     Ok(set_field::whole(field, value))
 }
 
+/// Returns a value that is at most `max`, or an error.
 fn check_max(value: impl Into<u128>, max: u128) -> Result<u128, ErrorCode> {
     Some(value.into()).filter(|value| *value <= max).ok_or(ErrorCode::ActionArgument)
 }
 
+/// Reads a MAC address of six bytes.
 fn mac(body: &mut ByteReader<'_>) -> Result<u128, MessageLengthError> {
     Ok(u128::from(body.u16()?) << 32 | u128::from(body.u32()?))
 }
@@ -190,6 +194,7 @@ const VLAN_PRESENT: u128 = 0x1000;
 /// The ECN bits of the TOS byte.
 const ECN_BITS: u8 = 3;
 
+/// Reads the body of an action of a vendor.
 fn read_experimenter(body: &mut ByteReader<'_>, position: Position) -> Result<Action, ErrorCode> {
     match body.u32()? {
         NICIRA_EXPERIMENTER => nicira::read(body, position),
@@ -307,6 +312,7 @@ pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action, format: ActionForma
     }
 }
 
+/// Writes a standard action with a value of 16 bits.
 fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
     standard(out, kind, |out| out.put_u16(value));
 }

@@ -77,6 +77,7 @@ fn other_form(action: &Action, headers: CommonHeaders) -> Option<Action> {
     }
 }
 
+/// Returns the action that sets a whole field to a port.
 fn write(field: FieldId, port: u16) -> Action {
     Action::SetField { field, value: port.into(), mask: field.value_max() }
 }
@@ -95,6 +96,7 @@ const fn writes_tag(action: &Action) -> bool {
     matches!(action, Action::SetField { field: FieldId::DlVlan | FieldId::DlVlanPcp, .. })
 }
 
+/// Returns whether a packet has a VLAN tag after an action.
 fn has_tag_after(action: &Action, before: bool) -> bool {
     match action {
         Action::PushVlan { .. } => true,

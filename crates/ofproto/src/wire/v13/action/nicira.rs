@@ -113,6 +113,7 @@ const fn as_action_error(error: ErrorCode) -> ErrorCode {
     }
 }
 
+/// Reads `NXAST_RESUBMIT_TABLE`.
 fn read_resubmit_table(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let port = register::resubmit_port(body.u16()?);
@@ -127,6 +128,7 @@ fn read_resubmit_table(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::Resubmit { port, table })
 }
 
+/// Reads `NXAST_OUTPUT_TRUNC`.
 fn read_output_truncated(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let (port, max_len) = (port_no::widen(body.u16()?), body.u32()?);
@@ -136,6 +138,7 @@ fn read_output_truncated(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode>
     Ok(Action::OutputTruncated { port, max_len })
 }
 
+/// Reads `NXAST_DEC_TTL_CNT_IDS`.
 fn read_dec_ttl(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let count = body.u16()?;
     if body.bytes(4)? != [0; 4] {
@@ -145,6 +148,7 @@ fn read_dec_ttl(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::DecTtl { controllers })
 }
 
+/// Reads `NXAST_CLONE`.
 fn read_clone(body: &mut ByteReader<'_>, position: Position) -> Result<Action, ErrorCode> {
     let Position { depth, format } = position;
     body.skip(6).map_err(|_| ErrorCode::ActionLength)?;
@@ -154,6 +158,7 @@ fn read_clone(body: &mut ByteReader<'_>, position: Position) -> Result<Action, E
     Ok(Action::Clone(read_list(body.rest(), depth.saturating_add(1), format)?.into()))
 }
 
+/// Reads `NXAST_CONJUNCTION`.
 fn read_conjunction(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let (clause, clauses_count, id) = (body.u8()?, body.u8()?, body.u32()?);
@@ -163,6 +168,7 @@ fn read_conjunction(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::Conjunction { id, clause, clauses_count })
 }
 
+/// Reads `NXAST_FIN_TIMEOUT`.
 fn read_fin_timeout(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     Ok(Action::FinTimeout { idle: body.u16()?, hard: body.u16()? })

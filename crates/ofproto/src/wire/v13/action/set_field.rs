@@ -60,6 +60,7 @@ pub(super) fn read_masked(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode
     Ok(Action::SetField { field: set.field, value: set.value, mask: set.mask })
 }
 
+/// Refuses a field that no action may write.
 fn check_writable(field: FieldId) -> Result<(), ErrorCode> {
     let is_writable = field.info().access == Access::ReadWrite;
     if is_writable { Ok(()) } else { Err(ErrorCode::SetFieldArgument) }

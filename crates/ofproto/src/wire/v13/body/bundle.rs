@@ -39,6 +39,7 @@ pub(in crate::wire) fn read_control(
     Ok(BundleControl { bundle, command: *command, flags: read_flags(flags)? })
 }
 
+/// Reads the flags of a bundle from their bits.
 fn read_flags(bits: u16) -> Result<BundleFlags, ErrorCode> {
     if bits & !3 != 0 {
         return Err(ErrorCode::BundleFlags);
@@ -46,6 +47,7 @@ fn read_flags(bits: u16) -> Result<BundleFlags, ErrorCode> {
     Ok(BundleFlags { atomic: bits & 1 != 0, ordered: bits & 2 != 0 })
 }
 
+/// Returns the bits of the flags of a bundle.
 fn flags_bits(flags: BundleFlags) -> u16 {
     u16::from(flags.atomic) | u16::from(flags.ordered) << 1
 }

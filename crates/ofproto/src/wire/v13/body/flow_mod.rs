@@ -79,6 +79,7 @@ pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, Erro
     })
 }
 
+/// Returns whether a command modifies existing rules.
 const fn is_modify(command: FlowModCommand) -> bool {
     matches!(command, FlowModCommand::Modify | FlowModCommand::ModifyStrict)
 }
@@ -106,6 +107,7 @@ pub(in crate::wire) const fn command_number(command: FlowModCommand) -> u8 {
     }
 }
 
+/// Returns the table of a flow-mod; only a deletion may select all tables.
 const fn read_table(number: u8, is_delete: bool) -> Result<TableSelector, ErrorCode> {
     match TableId::new(number) {
         Some(table) => Ok(TableSelector::One(table)),

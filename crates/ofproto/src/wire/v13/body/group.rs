@@ -114,6 +114,7 @@ pub(in crate::wire) fn read_buckets(
     Ok(buckets.into())
 }
 
+/// Reads a bucket of a group.
 fn read_bucket(reader: &mut ByteReader<'_>, id: u32) -> Result<Bucket, ErrorCode> {
     let length = usize::from(reader.clone().u16()?);
     let is_framed = (BUCKET_LEN..=reader.len()).contains(&length);

@@ -89,6 +89,7 @@ pub(in crate::wire) fn read_config(
     Ok(MeterConfig { unit, burst, stats, bands: bands.into() })
 }
 
+/// Reads a band of a meter.
 fn read_band(reader: &mut ByteReader<'_>) -> Result<MeterBand, ErrorCode> {
     let mut band = ByteReader::new(reader.bytes(BAND_LEN.into())?);
     let (kind, length) = (band.u16()?, band.u16()?);

@@ -37,6 +37,7 @@ fn read_port_config(bits: u32) -> PortConfig {
     config
 }
 
+/// Returns the bits of the configuration of a port.
 fn config_bits(mut config: PortConfig) -> u32 {
     let add = |bits, (bit, setting): &Setting| {
         if *setting(&mut config) { bits | bit } else { bits }

@@ -80,6 +80,7 @@ pub(in crate::wire) fn put_rates(out: &mut Vec<u8>, queue: &QueueDescription) {
     }
 }
 
+/// Reads the description of an egress queue.
 fn read_queue(reader: &mut ByteReader<'_>) -> Result<QueueDescription, ErrorCode> {
     let (queue, port) = (QueueId::new(reader.u32()?), PortNo::new(reader.u32()?));
     let length = reader.u16()?;

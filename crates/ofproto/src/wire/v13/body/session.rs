@@ -32,6 +32,7 @@ pub(in crate::wire) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> H
     Hello { version, bitmap }
 }
 
+/// Returns the type and the body of the next element of a hello.
 fn hello_element<'a>(
     reader: &mut ByteReader<'a>,
 ) -> Result<(u16, ByteReader<'a>), MessageLengthError> {

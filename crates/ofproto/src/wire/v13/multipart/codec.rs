@@ -40,6 +40,7 @@ pub(crate) fn read_part_header(reader: &mut ByteReader<'_>) -> Result<PartHeader
     Ok(PartHeader { kind, more: flags & MORE != 0 })
 }
 
+/// Writes the header of one part of a multipart message.
 pub(super) fn put_part_header(out: &mut Vec<u8>, header: PartHeader) {
     out.put_u16(header.kind);
     out.put_u16(if header.more { MORE } else { 0 });

@@ -12,6 +12,7 @@ use crate::{
     },
 };
 
+/// Reads the statistics of a port.
 pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<PortStatistics, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;

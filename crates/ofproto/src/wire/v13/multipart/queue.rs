@@ -16,16 +16,19 @@ use crate::{
 /// `OFPQ_ALL`.
 const QUEUE_ALL: u32 = 0xffff_ffff;
 
+/// Reads the port and the queue that a request selects.
 pub(super) fn read_filter(reader: &mut ByteReader<'_>) -> Result<QueueFilter, ErrorCode> {
     let (port, queue) = (PortNo::new(reader.u32()?), reader.u32()?);
     Ok(QueueFilter { port, queue: (queue != QUEUE_ALL).then_some(QueueId::new(queue)) })
 }
 
+/// Writes the port and the queue that a request selects.
 pub(super) fn put_filter(out: &mut Vec<u8>, filter: QueueFilter) {
     out.put_u32(filter.port.number());
     out.put_u32(filter.queue.map_or(QUEUE_ALL, QueueId::number));
 }
 
+/// Reads the statistics of a queue.
 pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<QueueStatistics, ErrorCode> {
     Ok(QueueStatistics {
         port: PortNo::new(reader.u32()?),

@@ -94,6 +94,7 @@ pub(super) fn check_request(body: &mut ByteReader<'_>) -> Result<(), ErrorCode> 
     })
 }
 
+/// Refuses a property of a table that has an unknown type.
 fn check_property(properties: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
     let (kind, _) = property::read(properties)?;
     if property_type::ALL.contains(&kind) { Ok(()) } else { Err(ErrorCode::PropertyType) }
