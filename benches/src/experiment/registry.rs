@@ -318,6 +318,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "E. Ståhl et al., On the Benefits of Predictable Traffic in Virtual Switches, \
                  Fig 4 and 5, compared with Open vSwitch",
         has_rival: true,
+        options: &[Choice { option: "--only", names: foresight::coflows::names }],
         run: foresight::coflows::run,
         ..OWN
     },

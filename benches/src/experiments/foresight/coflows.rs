@@ -43,7 +43,24 @@ pub(super) const DISTRIBUTIONS: [SizeDistribution; 2] = [
     },
 ];
 
+/// *Facebook Hadoop* with all flows and the mean size of a flow as published.
+///
+/// A round takes about an hour, so only `--only` selects this distribution.
+const WHOLE_HADOOP: SizeDistribution = SizeDistribution {
+    title: "Facebook Hadoop, all flows",
+    name: "hadoop",
+    flows: 193_000,
+    packets: 15_720_000,
+    gap_ns: 15_000,
+};
+
+/// The distributions by the values of `--only`. The default is [`DISTRIBUTIONS`].
+const CHOICES: [(&str, &SizeDistribution); 3] =
+    [("search", &DISTRIBUTIONS[0]), ("hadoop", &DISTRIBUTIONS[1]), ("hadoop-whole", &WHOLE_HADOOP)];
+
 const FIRST_PACKET_MEAN: &str = "mean latency of the first packet of a flow";
+const BASE_MEAN: &str = "mean latency of the first packet of a base flow";
+const ASSOCIATED_MEAN: &str = "mean latency of the first packet of an associated flow";
 const FIRST_MEDIAN: &str = "median latency of the first packet of a flow";
 const MEAN_LATENCY: &str = "mean latency of a packet";
 const CPU: &str = "CPU of the switch for a packet";
@@ -90,14 +107,31 @@ impl SizeDistribution {
     }
 }
 
-/// Runs both distributions with all shares.
+/// Returns the values of `--only`.
+pub(crate) fn names() -> Vec<&'static str> {
+    CHOICES.map(|(name, _)| name).to_vec()
+}
+
+/// Returns the distributions that the options select.
+fn distributions(run: &Run) -> Vec<&'static SizeDistribution> {
+    let is_chosen = |index: usize, name: &str| match run.option("--only") {
+        Some(_) => run.chooses("--only", name),
+        None => index < DISTRIBUTIONS.len(),
+    };
+    let all = CHOICES.into_iter().enumerate();
+    let chosen = all.filter(|&(index, (name, _))| is_chosen(index, name));
+    chosen.map(|(_, (_, distribution))| distribution).collect()
+}
+
+/// Runs the distributions of `--only` with all shares.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
+    let distributions = distributions(run);
     let shares: &[u32] = if run.is_quick { &[0, 50, 100] } else { &COFLOWINESS };
     let rounds = run.either(3, 1);
-    run.begin(DISTRIBUTIONS.len() * shares.len() * rounds * contenders.len());
+    run.begin(distributions.len() * shares.len() * rounds * contenders.len());
     let mut rows = Vec::new();
-    for distribution in &DISTRIBUTIONS {
+    for distribution in distributions {
         let mut without = Vec::new();
         for share in shares {
             let scale = if run.is_quick { 10 } else { 1 };
@@ -157,7 +191,7 @@ fn relative_rows(
     ]
 }
 
-fn rows_of(title: &str, contenders: &[Contender], measured: &[Vec<Measured>]) -> [Row; 5] {
+fn rows_of(title: &str, contenders: &[Contender], measured: &[Vec<Measured>]) -> [Row; 7] {
     let row = |metric, unit, value: fn(&Measured) -> f64| {
         let mut samples = measured.iter().map(|own| Samples(own.iter().map(value).collect()));
         let ours = samples.next().unwrap_or_default();
@@ -166,9 +200,32 @@ fn rows_of(title: &str, contenders: &[Contender], measured: &[Vec<Measured>]) ->
     };
     [
         row(FIRST_PACKET_MEAN, "us", Measured::first_mean),
+        row(BASE_MEAN, "us", Measured::base_mean),
+        row(ASSOCIATED_MEAN, "us", Measured::associated_mean),
         row(FIRST_MEDIAN, "us", Measured::first_median),
         row(MEAN_LATENCY, "us", Measured::mean),
         row(CPU, "ns", Measured::cpu),
         row(LOST, "%", |own| 100.0 * own.lost()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Progress;
+
+    #[test]
+    fn the_whole_distribution_is_only_run_by_name() {
+        let titles = |options: &[&str]| -> Vec<&str> {
+            let run = Run {
+                is_quick: true,
+                folder: tempfile::tempdir().unwrap(),
+                options: options.iter().map(|word| (*word).to_owned()).collect(),
+                progress: Progress::new(1),
+            };
+            distributions(&run).iter().map(|own| own.title).collect()
+        };
+        assert_eq!(titles(&[]), ["Google search", "Facebook Hadoop"]);
+        assert_eq!(titles(&["--only", "hadoop-whole"]), ["Facebook Hadoop, all flows"]);
+    }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use shunt_classifier::testing::workload::SplitMix64;
 use shunt_flow::{FieldId, FlowKey};
+use shunt_pipebench::traffic::CoflowRole;
 
 use crate::{capture::udp_frame, experiments::loaded::workload, wire::Frame};
 
@@ -16,6 +17,8 @@ pub(super) struct PlannedFlow {
     ends: FlowAddresses,
     /// Set if the receiver replies.
     pub(super) answer: Option<RequestAnswer>,
+    /// True for the base flow of a coflow, which no forecast can precede.
+    pub(super) is_base: bool,
 }
 
 /// The reply to a request.
@@ -61,7 +64,7 @@ impl PlannedFlow {
     fn new(device: usize, ends: FlowAddresses) -> Self {
         let FlowAddresses { source, destination, ports } = ends;
         let frame = udp_frame(source.to_be_bytes(), destination.to_be_bytes(), ports);
-        Self { device, frame, ends, answer: None }
+        Self { device, frame, ends, answer: None, is_base: false }
     }
 
     fn answered(self) -> Self {
@@ -79,7 +82,7 @@ impl PlannedFlow {
         let FlowAddresses { source, destination, ports: [from, to] } = self.ends;
         let ends = FlowAddresses { source: destination, destination: source, ports: [to, from] };
         let device = destination.saturating_sub(address(0)) as usize;
-        Self { device, frame: reversed(self.frame), ends, answer: None }
+        Self { device, frame: reversed(self.frame), ends, answer: None, is_base: false }
     }
 
     /// Returns the flow in the syntax of `shuntctl trace`.
@@ -139,12 +142,10 @@ impl Coflows {
         let flows = workload.flows().iter().map(|flow| {
             let key = flow.key();
             let device = key.in_port().number().saturating_sub(1) as usize;
-            PlannedFlow::new(device, FlowAddresses::of(&key))
+            let is_base = matches!(flow.role, CoflowRole::Base { .. });
+            PlannedFlow { is_base, ..PlannedFlow::new(device, FlowAddresses::of(&key)) }
         });
-        let predicted = |role| {
-            use shunt_pipebench::traffic::CoflowRole;
-            matches!(role, CoflowRole::Associated { predicted: true, .. })
-        };
+        let predicted = |role| matches!(role, CoflowRole::Associated { predicted: true, .. });
         let known = workload.flows().iter().enumerate();
         let known = known.filter(|(_, flow)| predicted(flow.role)).map(|(index, _)| index);
         let packets = workload

@@ -60,6 +60,8 @@ pub(super) struct WiredSwitch {
 pub(super) struct Measured {
     /// Microseconds of the first packet of each flow.
     first: Vec<f64>,
+    /// Microseconds of the first packet of each base flow, which are also in `first`.
+    first_of_base: Vec<f64>,
     /// Microseconds of all packets, in sum.
     total_us: f64,
     packets: u64,
@@ -78,6 +80,17 @@ impl Measured {
     /// Returns the mean latency of first packets, in microseconds.
     pub(super) fn first_mean(&self) -> f64 {
         self.first.iter().sum::<f64>() / self.first.len().max(1) as f64
+    }
+
+    /// Returns the mean latency of the first packets of base flows, in microseconds.
+    pub(super) fn base_mean(&self) -> f64 {
+        self.first_of_base.iter().sum::<f64>() / self.first_of_base.len().max(1) as f64
+    }
+
+    /// Returns the mean latency of the first packets of associated flows, in microseconds.
+    pub(super) fn associated_mean(&self) -> f64 {
+        let sum = self.first.iter().sum::<f64>() - self.first_of_base.iter().sum::<f64>();
+        sum / self.first.len().saturating_sub(self.first_of_base.len()).max(1) as f64
     }
 
     /// Returns the median latency of first packets, in microseconds.
@@ -334,6 +347,9 @@ impl Generator<'_> {
         self.measured.total_us += us;
         if is_first {
             self.measured.first.push(us);
+        }
+        if is_first && planned.is_base {
+            self.measured.first_of_base.push(us);
         }
         if let (Some(RequestAnswer { after_ns }), false) = (planned.answer, is_reply) {
             let reply = with_stamp(reversed(frame), number | REPLY, now);

@@ -274,7 +274,7 @@ fn frames(name: &str, file: File, in_port: &str) -> Result<BTreeSet<String>, Str
     let mut reader = PcapReader::new(name, file).map_err(|error| error.to_string())?;
     let (mut flows, mut seen, mut key) = (BTreeSet::new(), HashSet::new(), FlowKey::ZERO);
     while let Some(packet) = reader.next_packet().map_err(|error| error.to_string())? {
-        // Flows that differ in the second VLAN tag alone are `covered`, if the daemon reads one tag.
+        // Flows that differ in the second VLAN tag are `covered`, if the daemon reads one tag.
         extract(packet.frame, VlanLimit::Two, &mut key);
         if !seen.insert(SparseKey::from(&key)) {
             continue;
