@@ -257,3 +257,15 @@ fn the_gate_builds_every_feature_but_dpdk() {
     expected.insert("dpdk".to_owned());
     assert_eq!(listed("FEATURES_AND_DPDK"), expected);
 }
+
+/// A member that the list lacks is optimised like a dependency, and has no line numbers.
+#[test]
+fn the_dev_profile_lists_every_member() {
+    let metadata = metadata();
+    let members: BTreeSet<&str> = packages(&metadata).into_iter().map(name).collect();
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let listed = manifest["profile"]["dev"]["package"].as_table().unwrap().iter();
+    let listed = listed.filter(|(_, settings)| settings.get("debug").is_some());
+    let listed: BTreeSet<&str> = listed.map(|(package, _)| package.as_str()).collect();
+    assert_eq!(listed, members, "the list in Cargo.toml (left) against the members (right)");
+}
