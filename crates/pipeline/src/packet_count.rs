@@ -19,11 +19,13 @@ pub(crate) struct PacketCount {
 }
 
 impl PacketCount {
+    /// Adds packets and bytes.
     pub(crate) fn credit(&self, packets: u64, bytes: u64) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Returns the counts of packets and bytes.
     pub(crate) fn totals(&self) -> PacketTotals {
         PacketTotals {
             packets: self.packets.load(Ordering::Relaxed),

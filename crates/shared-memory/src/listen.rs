@@ -83,6 +83,7 @@ pub fn listen_at(address: &UnixAddr, kind: SockType) -> Result<ListeningSocket, 
     }
 }
 
+/// Opens a listening socket at an address.
 fn new_listener(address: &UnixAddr, kind: SockType) -> io::Result<ListeningSocket> {
     let own = new_socket(kind)?;
     bind(own.as_raw_fd(), address)?;

@@ -112,6 +112,7 @@ fn given_run_dir(words: &[String]) -> &str {
     joined.or_else(next).unwrap_or(RUN_DIR_DEFAULT)
 }
 
+/// Prints an error, and advice if the daemon cannot be reached.
 #[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn print_error(error: &CallError) {
     eprintln!("shuntctl: {error}");
@@ -246,6 +247,7 @@ fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), Ca
     show(client, "shunt/forecast", &[], json, forecast)
 }
 
+/// Announces flows, and prints how many were accepted.
 fn preload_and_print(client: &mut RpcClient, request: PreloadRequest<'_>) -> Result<(), CallError> {
     let report = preload(client, request)?;
     print(&report.line());
@@ -280,6 +282,7 @@ fn print_remarks(remarks: &str) {
     remarks.lines().for_each(|remark| eprintln!("warning: {remark}"));
 }
 
+/// Adds a port with its settings.
 fn add_port(
     client: &mut RpcClient,
     bridge: &str,

@@ -76,6 +76,7 @@ impl OpenConnections {
         self.by_number.iter().filter_map(waiting).min().map(|(_, number)| number)
     }
 
+    /// Returns a number that no connection has yet.
     const fn take_number(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -119,6 +120,7 @@ impl ConnectionPlace {
         self.removal.notified().await;
     }
 
+    /// Returns whether the connection has sent a request.
     fn has_request(&self) -> bool {
         let open = self.table.open.lock();
         open.by_number.get(&self.number).is_some_and(|own| own.waiting.is_none())

@@ -232,11 +232,13 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Prints an error of the start.
 #[expect(clippy::print_stderr, reason = "the reason why a daemon does not start is for its user")]
 fn print_error(error: DaemonError) {
     eprintln!("{:?}", Report::new(error));
 }
 
+/// Prints warnings of the configuration.
 #[expect(clippy::print_stderr, reason = "a check writes no log")]
 fn print_warnings(warnings: &[String]) {
     for warning in warnings {
@@ -244,6 +246,7 @@ fn print_warnings(warnings: &[String]) {
     }
 }
 
+/// Starts the daemon, and runs it until a signal ends it.
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let restriction = restrict(arguments)?;
     let runtime = control_threads::start().map_err(system("start the control threads"))?;
@@ -378,6 +381,7 @@ async fn claim(
     }
 }
 
+/// Runs an embedded NIC alone, until a signal ends it.
 async fn serve_nic(arguments: &NicArguments, mut signals: Signals) -> Result<(), DaemonError> {
     let stop = async {
         while let Signal::Reload = signals.next().await {

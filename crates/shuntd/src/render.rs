@@ -382,6 +382,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
     table(&rows)
 }
 
+/// Formats rows as a table with aligned columns.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -396,6 +397,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Returns the number of a port, or `LOCAL`.
 pub(crate) fn number(port: &Value) -> String {
     match port["number"].as_u64() {
         Some(0xffff_fffe) => "LOCAL".to_owned(),
@@ -403,20 +405,24 @@ pub(crate) fn number(port: &Value) -> String {
     }
 }
 
+/// Formats a part as percent of the whole.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "the percentage is only displayed")]
     let share = part as f64 * 100.0 / whole.max(1) as f64;
     format!("{share:5.1} %")
 }
 
+/// Returns the elements of an array; no elements for other values.
 pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Returns a string; an empty one for other values.
 pub(crate) fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Returns a number; zero for other values.
 pub(crate) fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }

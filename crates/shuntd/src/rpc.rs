@@ -253,6 +253,7 @@ pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
     }
 }
 
+/// Parses an array of strings; `null` is an empty array.
 fn parse_texts(value: &Value) -> Option<Vec<String>> {
     if value.is_null() {
         return Some(Vec::new());
@@ -260,6 +261,7 @@ fn parse_texts(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
+/// Returns a text that ends with a newline.
 fn end_with_newline(mut text: String) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -408,6 +410,7 @@ impl RpcClient {
         }
     }
 
+    /// Receives the reply to the last request.
     fn reply(&mut self) -> Result<Value, CallError> {
         let mut chunk = [0; 65536];
         loop {

@@ -217,10 +217,12 @@ pub(crate) fn wait_for_release(
 /// Pause between two checks of a run directory that is about to be released.
 const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 
+/// Returns the path of the PID file.
 fn pid_file(folder: &Path) -> PathBuf {
     folder.join("shuntd.pid")
 }
 
+/// Returns the path of the control socket with an id.
 fn control_socket_path(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("shuntd.{id}.ctl"))
 }

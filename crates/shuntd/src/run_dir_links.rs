@@ -63,6 +63,7 @@ impl VswitchdLinks {
         Some(links)
     }
 
+    /// Creates a link, and remembers to remove it.
     fn add(&mut self, link: PathBuf, target: &str) -> io::Result<()> {
         symlink(target, &link)?;
         self.0.push(link);

@@ -189,6 +189,7 @@ fn check_addresses(bridge: usize, list: &'static str, texts: &[String]) -> Resul
     Ok(())
 }
 
+/// Returns whether no path is given.
 fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }

@@ -208,6 +208,7 @@ impl TlsFiles {
     }
 }
 
+/// Returns the cryptography that all connections use.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

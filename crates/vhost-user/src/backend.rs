@@ -189,6 +189,7 @@ struct ControlThread {
 struct Stopped;
 
 impl ControlThread {
+    /// Runs the loop of the control thread.
     #[expect(clippy::disallowed_methods, reason = "a real peer needs a real clock")]
     fn run(mut self) {
         while let Ok(stream) = self.next_connection() {

@@ -133,6 +133,7 @@ impl VhostDevice {
         Ok((number, self.vrings.entry(number).or_default()))
     }
 
+    /// Sets the features that the guest has accepted.
     fn set_features(&mut self, bits: u64) -> Result<(), ProtocolError> {
         let features = VirtioFeatures::from_bits(bits);
         let excess = features.without(VirtioFeatures::OFFERED);
@@ -145,6 +146,7 @@ impl VhostDevice {
         Ok(())
     }
 
+    /// Replaces the memory of the guest.
     fn set_regions(
         &mut self,
         regions: Vec<RegionMessage>,
@@ -158,6 +160,7 @@ impl VhostDevice {
         Ok(())
     }
 
+    /// Adds a region to the memory of the guest.
     fn add_region(
         &mut self,
         region: RegionMessage,
@@ -210,6 +213,7 @@ impl VhostDevice {
         self.restart_all();
     }
 
+    /// Sets the MTU of the guest.
     fn set_mtu(&mut self, mtu: u64) -> Result<(), ProtocolError> {
         let bytes = u16::try_from(mtu).ok().filter(|bytes| *bytes >= MTU_MIN);
         self.mtu = Some(bytes.ok_or(ProtocolError::Mtu(mtu))?);

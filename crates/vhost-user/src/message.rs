@@ -33,6 +33,7 @@ impl MessageHeader {
     /// The flag of a request that needs a reply.
     const NEED_REPLY: u32 = 1 << 3;
 
+    /// Parses the header of a message.
     pub(crate) fn parse(bytes: [u8; Self::BYTES]) -> Result<Self, ProtocolError> {
         let mut words = PayloadFields(&bytes);
         let (request, flags, length) = (words.u32(), words.u32(), words.u32());
@@ -220,6 +221,7 @@ impl PayloadFields<'_> {
         })
     }
 
+    /// Reads the next bytes of the payload.
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -249,6 +251,7 @@ impl PayloadFields<'_> {
         })
     }
 
+    /// Reads a memory region after padding of eight bytes.
     fn padded_region(&mut self) -> Option<RegionMessage> {
         let _padding = self.u64()?;
         self.region()

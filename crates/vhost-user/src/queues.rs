@@ -104,6 +104,7 @@ impl DeviceQueues {
         VirtioFeatures::from_bits(self.features.load(Acquire))
     }
 
+    /// Sets the features that the guest has accepted.
     pub(crate) fn set_features(&self, features: VirtioFeatures) {
         self.features.store(features.bits(), Release);
     }

@@ -112,6 +112,7 @@ impl VersionedBridge {
         }
     }
 
+    /// Returns the settings that a version sees.
     pub(crate) fn settings(&self, version: Version) -> Option<&Arc<BridgeSettings>> {
         self.settings.at(version)
     }
@@ -206,6 +207,7 @@ impl VersionedBridge {
         self.tables.get_mut(&table)
     }
 
+    /// Adds a rule from a version on.
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
         let seed = self.seed;
         self.learn_index.count_in(&rule, added);
@@ -230,11 +232,13 @@ impl VersionedBridge {
         }
     }
 
+    /// Counts the `learn` actions of a table's rules.
     fn count_rules(&mut self, table: TableId, version: Version) {
         let rules = self.tables.get(&table).into_iter().flat_map(|table| table.rules(version));
         rules.for_each(|rule| self.learn_index.count_in(rule, version));
     }
 
+    /// Removes a rule from a version on.
     pub(crate) fn remove(&mut self, rule: &Rule, removed: Version) {
         if let Some(table) = self.tables.get_mut(&rule.table) {
             table.remove(rule, removed);
@@ -316,6 +320,7 @@ impl VersionedBridge {
         true
     }
 
+    /// Returns the tables that have had rules.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &RuleTable)> {
         self.tables.iter().map(|(id, table)| (*id, table))
     }
@@ -400,6 +405,7 @@ pub(crate) fn in_order(mut rules: Vec<Arc<Rule>>) -> Vec<Arc<Rule>> {
     rules
 }
 
+/// Returns the ids of all tables.
 fn table_ids() -> impl Iterator<Item = TableId> {
     (0..TableId::COUNT).filter_map(TableId::new)
 }

@@ -139,6 +139,7 @@ pub(crate) fn in_order(mut entries: Vec<Vec<MulticastEntry>>) -> Vec<MulticastEn
 }
 
 impl MulticastKey {
+    /// Returns an entry of the group for a port.
     fn entry(self, port: PortNo, seen: Time) -> MulticastEntry {
         let (vlan, group) = match self {
             Self::Group(vlan, group) => (vlan, Some(group)),

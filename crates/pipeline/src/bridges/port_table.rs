@@ -88,12 +88,14 @@ impl PortCounts {
         ]
     }
 
+    /// Counts a port by its properties.
     fn add(&mut self, port: &PortInfo) {
         for (count, has) in self.0.iter_mut().zip(Self::properties(port)) {
             *count += usize::from(has);
         }
     }
 
+    /// Subtracts a port from the counts of its properties.
     fn remove(&mut self, port: &PortInfo) {
         for (count, has) in self.0.iter_mut().zip(Self::properties(port)) {
             *count = count.saturating_sub(usize::from(has));

@@ -221,6 +221,7 @@ impl Continuations {
 }
 
 impl InternedContinuations {
+    /// Returns the continuation with this state, if one is alive.
     fn find(&self, hash: u64, frozen: &FrozenState) -> Option<Arc<Continuation>> {
         let ids = self.by_content.get(&hash)?;
         let mut alive = ids.iter().filter_map(|id| self.by_id.get(id)?.upgrade());

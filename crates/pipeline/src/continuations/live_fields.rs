@@ -31,6 +31,7 @@ impl RuleInfo {
         actions.into_iter().map(Self::of_action).max().unwrap_or_default()
     }
 
+    /// Returns the information about its rule that an action needs.
     fn of_action(action: &Action) -> Self {
         match action {
             action if is_plain_write(action) => Self::Nothing,
@@ -60,6 +61,7 @@ pub(crate) struct FieldReader {
 }
 
 impl FieldReader {
+    /// Returns the fields that a rule reads.
     pub(crate) fn of_rule(rule: &Rule) -> Self {
         let mut needs = LiveFields::default();
         needs.bits.add_sparse(rule.matching.mask());
@@ -70,6 +72,7 @@ impl FieldReader {
         Self { table: Some(rule.table), needs, action_set_info }
     }
 
+    /// Returns the fields that the buckets of a group read.
     pub(crate) fn of_group(group: &Group) -> Self {
         let mut needs = LiveFields::default();
         if let Selection::Fields { fields, .. } = &group.selection {

@@ -296,6 +296,7 @@ impl HitCount {
 }
 
 impl HitTarget {
+    /// Returns the hash by which the target is found.
     fn hash(&self) -> u64 {
         match self {
             Self::Rule(rule) => rule_hash(rule),
@@ -322,18 +323,22 @@ fn address<T>(object: &Arc<T>) -> u64 {
     Arc::as_ptr(object) as usize as u64
 }
 
+/// Returns the hash of a rule.
 fn rule_hash(rule: &Arc<Rule>) -> u64 {
     address(rule)
 }
 
+/// Returns the hash of a table in which packets match no rule.
 fn miss_hash(bridge: BridgeId, table: TableId) -> u64 {
     u64::from(bridge.number()) << 8 | table.index() as u64
 }
 
+/// Returns the hash of a group and bucket.
 fn group_hash(hit: &GroupHit) -> u64 {
     address(&hit.group) ^ hit.bucket.map_or(0, |bucket| bucket as u64 + 1)
 }
 
+/// Returns the hash of a refresh.
 fn refresh_hash(refresh: &Refresh) -> u64 {
     match refresh {
         Refresh::Rule(rule) => address(rule) ^ 1,

@@ -261,6 +261,7 @@ fn may_learn(action: &Action) -> bool {
     }
 }
 
+/// Returns whether an action outputs to `NORMAL`.
 const fn outputs_normally(action: &Action) -> bool {
     matches!(action, Action::Output { port: PortNo::NORMAL, .. })
 }

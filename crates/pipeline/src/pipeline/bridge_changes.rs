@@ -192,6 +192,7 @@ impl Pipeline {
         });
     }
 
+    /// Forgets the learned multicast groups of a bridge.
     fn forget_multicast(&self, id: BridgeId, version: Version) {
         self.sweep_multicast(id, |bridge, key| {
             bridge.multicast.retain_in(key, version, |_| false);

@@ -33,6 +33,7 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Selects the rules that a request changes, and queues their changes.
     fn select_rules(
         &self,
         batch: &mut UpdateBatch,

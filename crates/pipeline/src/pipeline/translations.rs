@@ -170,6 +170,7 @@ impl Pipeline {
         Some(run(self.tables(&bridges, version)))
     }
 
+    /// Returns the tables as a version sees them.
     pub(super) fn tables<'a>(
         &'a self,
         bridges: &'a VersionedBridges,

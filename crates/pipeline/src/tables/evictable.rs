@@ -52,6 +52,7 @@ impl Evictable {
         }
     }
 
+    /// Adds a rule that may be evicted for a new one.
     pub(crate) fn insert(&mut self, rule: &Arc<Rule>) {
         if let Some(eviction_rank) = eviction_rank(rule) {
             self.queue.insert(eviction_rank, Arc::clone(rule));
@@ -59,6 +60,7 @@ impl Evictable {
         }
     }
 
+    /// Removes a rule that can no longer be evicted.
     pub(crate) fn remove(&mut self, rule: RuleId) {
         if let Some(eviction_rank) = self.ranks.remove(&rule) {
             self.queue.remove(&eviction_rank);

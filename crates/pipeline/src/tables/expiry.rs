@@ -62,6 +62,7 @@ impl Deadlines {
         self.insert(rule);
     }
 
+    /// Adds the deadline of a rule, if the rule has a timeout.
     fn insert(&mut self, rule: &Arc<Rule>) {
         if let Some((time, _)) = deadline(rule) {
             self.queue.insert((time, rule.id), Arc::clone(rule));
@@ -69,6 +70,7 @@ impl Deadlines {
         }
     }
 
+    /// Removes the deadline of a rule.
     fn remove(&mut self, rule: RuleId) {
         if let Some(time) = self.queued.remove(&rule) {
             self.queue.remove(&(time, rule));

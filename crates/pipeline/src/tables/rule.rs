@@ -263,6 +263,7 @@ impl RuleStats {
         }
     }
 
+    /// Returns the time of the last use, which parts of a rule share.
     fn used(&self) -> &AtomicU64 {
         match &self.used {
             Used::Here(used) => used,

@@ -48,6 +48,7 @@ impl RuleTable {
         self.rules_count
     }
 
+    /// Adds a rule from a version on.
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
         let (matching, rank) = (rule.matching.clone(), rule.rank());
         if rule.instructions.is_clause() {
@@ -59,6 +60,7 @@ impl RuleTable {
         self.rules_count += 1;
     }
 
+    /// Removes a rule from a version on.
     pub(crate) fn remove(&mut self, rule: &Rule, removed: Version) {
         let found = if rule.instructions.is_clause() {
             self.clauses.remove(&rule.matching, rule.rank(), removed)
@@ -70,6 +72,7 @@ impl RuleTable {
         self.rules_count -= usize::from(found.is_some());
     }
 
+    /// Returns the rule with exactly this match and priority.
     pub(crate) fn find_exact(
         &self,
         matching: &Match,
@@ -157,6 +160,7 @@ impl RuleTable {
         &mut self.learned
     }
 
+    /// Returns the rules that a version sees.
     pub(crate) fn rules(&self, version: Version) -> impl Iterator<Item = &Arc<Rule>> {
         let listed = self.rules.rules(version).chain(self.clauses.rules(version));
         listed.map(|(_, _, rule)| rule)
@@ -219,6 +223,7 @@ pub(crate) struct TableStats {
 }
 
 impl TableStats {
+    /// Adds the packets of a lookup, as matched or missed.
     pub(crate) fn credit(&self, packets: u64, matched: bool) {
         self.lookups.fetch_add(packets, Ordering::Relaxed);
         if matched {
@@ -226,6 +231,7 @@ impl TableStats {
         }
     }
 
+    /// Returns the counts of the table.
     pub(crate) fn totals(&self, table: TableId, rules_count: usize) -> TableTotals {
         TableTotals {
             table,

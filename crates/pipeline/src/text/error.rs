@@ -277,6 +277,7 @@ fn quote(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") }
 }
 
+/// Returns the end of an error message that suggests a name.
 fn suggestion_text(nearest: Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(": is `{nearest}` meant?"))
 }

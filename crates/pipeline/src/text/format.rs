@@ -94,6 +94,7 @@ fn format_priority_and_match(rule: &Rule, ports: &dyn PortNames) -> String {
     if items.is_empty() { String::new() } else { items.join(",") + " " }
 }
 
+/// Appends the flags of a rule.
 fn push_flags(text: &mut String, flags: FlowFlags) {
     let names = [
         (flags.send_flow_removed, "send_flow_rem "),

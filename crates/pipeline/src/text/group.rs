@@ -81,6 +81,7 @@ pub fn format_group(group: &Group, ports: &dyn PortNames) -> String {
     text
 }
 
+/// Formats the selection method of a group.
 fn format_selection(selection: &Selection) -> String {
     let (method, basis, fields): (_, _, &[_]) = match selection {
         Selection::Default => return String::new(),
@@ -130,6 +131,7 @@ impl<'a> GroupDraft<'a> {
         Self { group: None, kind: None, method, basis, fields, buckets: Vec::new(), scope }
     }
 
+    /// Parses one item of the text of a group.
     fn add(&mut self, item: Item<'a>, command: GroupCommand) -> Result<(), RuleTextError> {
         let value = item.argument_or_end();
         let name = item.name.text();
@@ -178,6 +180,7 @@ impl<'a> GroupDraft<'a> {
         Ok(())
     }
 
+    /// Checks the items together, and returns the request.
     fn finish(
         self,
         whole: TextSlice<'a>,
@@ -236,6 +239,7 @@ impl<'a> BucketDraft<'a> {
         Self { at, id: None, weight: None, watch_port, watch_group, has_actions: false, actions }
     }
 
+    /// Parses one item of the text of a bucket.
     fn add(&mut self, item: Item<'a>, scope: &Scope<'_>) -> Result<(), RuleTextError> {
         let value = item.argument_or_end();
         match item.name.text() {
@@ -255,6 +259,7 @@ impl<'a> BucketDraft<'a> {
         Ok(())
     }
 
+    /// Checks the items together, and returns the bucket.
     fn finish(self, kind: GroupKind, place: u32) -> Result<Bucket, RuleTextError> {
         let is_watched = self.watch_port != PortNo::ANY || self.watch_group.is_some();
         let missing = if !self.has_actions {

@@ -102,6 +102,7 @@ pub(super) enum Step {
 impl Step {
     const ALL: [Self; 5] = [Self::Apply, Self::Clear, Self::Write, Self::Metadata, Self::Goto];
 
+    /// Returns the name of the instruction.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Apply => "apply_actions",

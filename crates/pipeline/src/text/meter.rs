@@ -85,6 +85,7 @@ struct BandDraft<'a> {
 }
 
 impl<'a> MeterDraft<'a> {
+    /// Parses one item of the text of a meter.
     fn add(&mut self, item: Item<'a>, command: MeterCommand) -> Result<(), RuleTextError> {
         let value = item.argument_or_end();
         let name = item.name.text();
@@ -125,6 +126,7 @@ impl<'a> MeterDraft<'a> {
         }
     }
 
+    /// Sets the unit of the rates, which may be given once.
     fn set_unit(
         &mut self,
         item: Item<'a>,
@@ -137,6 +139,7 @@ impl<'a> MeterDraft<'a> {
         }
     }
 
+    /// Checks the items together, and returns the request.
     fn finish(
         self,
         whole: TextSlice<'a>,
@@ -159,6 +162,7 @@ impl<'a> MeterDraft<'a> {
     }
 }
 
+/// Parses one item of the last band.
 fn add_to_band<'a>(bands: &mut Vec<BandDraft<'a>>, item: Item<'a>) -> Result<(), RuleTextError> {
     let value = item.argument_or_end();
     if item.name.text() == "type" {
@@ -186,6 +190,7 @@ fn add_to_band<'a>(bands: &mut Vec<BandDraft<'a>>, item: Item<'a>) -> Result<(),
 }
 
 impl BandDraft<'_> {
+    /// Checks the items together, and returns the band.
     fn finish(self, has_bursts: bool) -> Result<MeterBand, RuleTextError> {
         let incomplete =
             |missing| self.at.error(RuleTextProblem::Incomplete { of: "this band", missing });

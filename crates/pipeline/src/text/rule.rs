@@ -102,6 +102,7 @@ struct RuleDraft<'a> {
 }
 
 impl<'a> RuleDraft<'a> {
+    /// Parses one item of the text of a rule.
     fn add(&mut self, item: Item<'_>) -> Result<(), RuleTextError> {
         let name = item.name.text();
         let command = self.rule.command;
@@ -170,6 +171,7 @@ impl<'a> RuleDraft<'a> {
         Ok(())
     }
 
+    /// Checks the items together, and returns the request.
     fn finish(
         self,
         items: TextSlice<'_>,

@@ -260,6 +260,7 @@ impl KnownHeaders {
         learn.result.map_or(Ok(()), |bit| self.check_write(bit.field))
     }
 
+    /// Refuses a `ct` action with fields that the packet may lack.
     fn check_ct(&self, ct: &CtAction) -> Result<(), RuleTextProblem> {
         self.require(FieldId::IpProto)?;
         match ct.alg {
@@ -277,6 +278,7 @@ impl KnownHeaders {
         })
     }
 
+    /// Refuses a `nat` action with addresses of another protocol.
     fn check_nat(&self, nat: &NatAction) -> Result<(), RuleTextProblem> {
         match nat.range.as_ref().map(|range| range.addresses.start()) {
             Some(IpAddr::V4(_)) => self.require(FieldId::Ipv4Src),
@@ -285,16 +287,19 @@ impl KnownHeaders {
         }
     }
 
+    /// Refuses a write to a field that the packet may lack.
     fn check_write(&self, field: FieldId) -> Result<(), RuleTextProblem> {
         self.require(field)?;
         // Without a tag, the field reads as zero.
         if field == FieldId::VlanVid { self.require_tag() } else { Ok(()) }
     }
 
+    /// Refuses a field that the packet may lack.
     fn require(&self, field: FieldId) -> Result<(), RuleTextProblem> {
         if self.allows(field) { Ok(()) } else { Err(RuleTextProblem::Prerequisite(field)) }
     }
 
+    /// Refuses an action on a VLAN tag that the packet may lack.
     fn require_tag(&self) -> Result<(), RuleTextProblem> {
         if self.has_vlan() { Ok(()) } else { Err(RuleTextProblem::NoVlan) }
     }
@@ -304,11 +309,13 @@ impl KnownHeaders {
         prerequisite::is_met(field, &self.key, &self.mask)
     }
 
+    /// Returns whether the packet is known to have a VLAN tag.
     fn has_vlan(&self) -> bool {
         let present = self.mask.field(FieldId::VlanTci) & self.key.field(FieldId::VlanTci);
         present & VLAN_PRESENT != 0
     }
 
+    /// Records the value that an action writes to bits of a field.
     fn set(&mut self, field: FieldId, value: u128, bits: u128) {
         self.key.set_field_masked(field, value, bits);
         self.mask.add_bits(field, bits);

@@ -106,11 +106,13 @@ impl<'a> TextSlice<'a> {
         (first, self.split_at(first.map_or(0, char::len_utf8)).1)
     }
 
+    /// Returns the slice without the separators at its ends.
     fn without_separators(self) -> Self {
         let text = self.text.trim_start_matches(is_separator);
         self.split_at(self.text.len().saturating_sub(text.len())).1
     }
 
+    /// Returns the offset of the end of the slice.
     const fn end(self) -> usize {
         self.start.saturating_add(self.text.len())
     }
@@ -206,6 +208,7 @@ fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
+/// Returns whether a character separates two items.
 fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
 }

@@ -128,6 +128,7 @@ pub(super) fn format(subfield: Subfield) -> String {
     }
 }
 
+/// Parses the name of a field.
 fn parse_field(name: TextSlice<'_>) -> Result<FieldId, RuleTextError> {
     let text = name.text();
     let field = FieldId::find(text).or_else(|| FieldId::find_oxm_name(text));

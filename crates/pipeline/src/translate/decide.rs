@@ -138,6 +138,7 @@ pub(crate) fn packet(
     decided.recorder.discard();
 }
 
+/// Returns the bridge with a number.
 fn find_bridge(tables: TablesAtVersion<'_>, number: u64) -> Option<BridgeView<'_>> {
     let id = u16::try_from(number).ok().map(BridgeId::new)?;
     BridgeView::find_unrecorded(tables, id)

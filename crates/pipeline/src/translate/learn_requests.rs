@@ -59,6 +59,7 @@ impl LearnRequests {
     }
 }
 
+/// Refuses more learn requests than a packet may cause.
 const fn check_count(count: usize) -> Result<(), TraversalError> {
     if count > LEARN_REQUESTS_MAX {
         Err(TraversalError::TooManyLearnedRules(LEARN_REQUESTS_MAX))

@@ -122,6 +122,7 @@ impl<'a> Nesting<'_, 'a> {
         self.packet.restore(saved.packet)
     }
 
+    /// Saves the state that a nested translation must not change.
     fn save(&mut self) -> SavedContext<'a> {
         SavedContext {
             packet: self.packet.save(),

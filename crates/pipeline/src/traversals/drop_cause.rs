@@ -284,6 +284,7 @@ impl NotedDecision {
 }
 
 impl MulticastDecision {
+    /// Returns why a packet is dropped, if the decision drops it.
     const fn drop_cause(self) -> Option<DropCause> {
         match self {
             Self::Flood { .. } => Some(DropCause::FloodWithoutPorts),

@@ -205,6 +205,7 @@ impl UpdateBatch {
         (self.deltas, self.next_rule)
     }
 
+    /// Adds the rule of a flow-mod, in place of an equal one.
     pub(crate) fn add(
         &mut self,
         id: BridgeId,
@@ -282,6 +283,7 @@ impl UpdateBatch {
         Ok(surplus <= EVICTIONS_PER_STEP)
     }
 
+    /// Returns the rule that a request adds.
     fn new_rule(
         &mut self,
         bridge: BridgeId,
@@ -312,6 +314,7 @@ impl UpdateBatch {
         }
     }
 
+    /// Modifies the selected rules; some requests then add a missing rule.
     fn modify_rules(
         &mut self,
         id: BridgeId,
@@ -373,6 +376,7 @@ impl UpdateBatch {
         }
     }
 
+    /// Adds a rule to the bridge, and records the change.
     fn push_rule(&mut self, bridge: &mut VersionedBridge, rule: Arc<Rule>, change: RuleChange) {
         self.push_live(rule.bridge, bridge);
         let objects = bridge.learn_index().objects(&rule);

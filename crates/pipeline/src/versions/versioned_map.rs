@@ -108,6 +108,7 @@ impl<K: Copy + Ord, T> VersionedMap<K, T> {
         self.values.is_empty()
     }
 
+    /// Changes the versions of a value, which is created if it is missing.
     fn change(&mut self, number: K, version: Version, change: impl FnOnce(&mut Versioned<T>)) {
         let history = self.values.entry(number).or_insert_with(Versioned::new);
         let before = usize::from(history.is_current_value());

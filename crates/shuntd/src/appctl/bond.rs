@@ -87,6 +87,7 @@ async fn hash(_: &DaemonMethods, arguments: &[String]) -> Result<String, String>
     Ok(bond_bucket(mac, vlan, basis).to_string())
 }
 
+/// Changes a member of a bond, and answers with `done`.
 async fn change_member(
     methods: &DaemonMethods,
     arguments: &[String],
@@ -144,6 +145,7 @@ fn bonds(methods: &DaemonMethods) -> Vec<BondStatus> {
     bonds
 }
 
+/// Formats a bond as `bond/show` does.
 fn bond_text(bond: &BondStatus) -> String {
     let options = &bond.options;
     let active = bond.member_status.iter().find(|member| member.active);

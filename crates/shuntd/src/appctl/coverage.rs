@@ -45,6 +45,7 @@ struct CoverageSamples {
 }
 
 impl CoverageSamples {
+    /// Adds a sample of the counters; the oldest one leaves.
     fn add(&mut self, totals: CounterTotals) {
         if self.taken.is_multiple_of(SAMPLES) {
             push(&mut self.minutes, totals.clone(), MINUTES + 1);

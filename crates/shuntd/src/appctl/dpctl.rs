@@ -38,6 +38,7 @@ struct FlowSelection {
 }
 
 impl FlowSelection {
+    /// Parses the flows that `dpctl/dump-flows` selects.
     fn of(words: &[String]) -> Result<Self, String> {
         let mut selection = Self::default();
         for word in words {
@@ -108,6 +109,7 @@ async fn get_flow(methods: &DaemonMethods, arguments: &[String]) -> Result<Strin
     line.ok_or_else(|| "getting flow: no such entry; idle and stale entries are removed".to_owned())
 }
 
+/// Formats a datapath flow as a line.
 fn flow_line(flow: &DatapathFlow, more: bool) -> String {
     let (ufid, dp) = match (more, flow.thread) {
         (false, _) => (String::new(), ""),

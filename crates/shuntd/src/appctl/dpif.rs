@@ -107,6 +107,7 @@ async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(text)
 }
 
+/// Formats a port as a line of `dpif/show`.
 fn port_line(port: &BridgePortStatus, peer: Option<&str>) -> String {
     let number = if port.number == LOCAL_STATUS { LOCAL } else { port.number };
     let datapath = port.datapath.map_or_else(|| "none".to_owned(), |number| number.to_string());

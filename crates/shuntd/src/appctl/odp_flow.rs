@@ -126,6 +126,7 @@ impl OdpFlow {
         }
     }
 
+    /// Sets the fields of an attribute, such as `ipv4(src=10.0.0.1)`.
     fn set_fields(&mut self, name: &str, inner: &str) -> Result<(), String> {
         let known = ATTRIBUTES.iter().find(|(own, _)| *own == name);
         let (_, fields) = known.ok_or_else(|| format!("syntax error at {name}("))?;
@@ -192,6 +193,7 @@ fn is_zero(number: &str) -> bool {
     number.trim_start_matches("0x").bytes().all(|digit| digit == b'0')
 }
 
+/// Refuses an attribute that is not zero in a received packet.
 fn check_zero(name: &str, text: &str) -> Result<(), String> {
     let is_part_zero = |part: &str| is_zero(value(part.split_once('=').map_or(part, |own| own.1)));
     if text.split(',').all(is_part_zero) {
@@ -202,6 +204,7 @@ fn check_zero(name: &str, text: &str) -> Result<(), String> {
     ))
 }
 
+/// Returns the error of an attribute that has another form.
 fn syntax_error(text: &str) -> String {
     format!("syntax error at {text} (or the bridge name was omitted)")
 }

@@ -89,6 +89,7 @@ fn trace_key(methods: &DaemonMethods, key: &str, packet: &[&str]) -> Result<Stri
     trace_flow(methods, &port.bridge, &format!("{} {}", fields.join(","), packet.join(" ")))
 }
 
+/// Traces a packet, given as an OpenFlow match.
 fn trace_flow(methods: &DaemonMethods, bridge: &str, flow: &str) -> Result<String, String> {
     let trace = methods.switch.trace(bridge, flow);
     trace.map(|trace| trace.to_text()).map_err(|error| error.to_string())

@@ -364,6 +364,7 @@ struct AnnouncedWords<'a> {
 }
 
 impl<'a> AnnouncedWords<'a> {
+    /// Parses the words of an announced flow.
     fn of(words: &'a [String]) -> Result<Self, String> {
         let [bridge, seconds, flows @ ..] = words else { return Err(missing_argument()) };
         let valid = seconds.parse().map(Duration::from_secs);
@@ -382,12 +383,14 @@ fn json(value: &impl Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }
 
+/// Parses the number of a preload.
 fn preload_id(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         format!("`{text}` is not the number of a preload, as `shunt/preload-start` returns it")
     })
 }
 
+/// Parses the number of a capture.
 fn capture_id(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not a capture number"))
 }

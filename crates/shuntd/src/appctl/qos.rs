@@ -54,6 +54,7 @@ async fn qos_types(methods: &DaemonMethods, arguments: &[String]) -> Result<Stri
     Ok(QosType::ALL.iter().map(|kind| format!("QoS type: {}\n", kind.name())).collect())
 }
 
+/// Returns the port that the first argument names.
 fn find_port(methods: &DaemonMethods, arguments: &[String]) -> Result<BridgePortStatus, String> {
     let name = arguments.first().map_or("", String::as_str);
     let bridges = methods.switch.bridges().into_iter();

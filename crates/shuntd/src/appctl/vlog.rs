@@ -46,6 +46,7 @@ struct LogLevels {
 }
 
 impl LogLevels {
+    /// Parses the levels of a log filter.
     fn of(filter: &str) -> Self {
         let mut levels = Self { default: "off".to_owned(), targets: Vec::new() };
         for directive in filter.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -66,6 +67,7 @@ impl LogLevels {
         longest.map_or(&self.default, |(_, level)| level)
     }
 
+    /// Sets the level of a target, or of all targets.
     fn set(&mut self, target: Option<&str>, level: &str) {
         let Some(target) = target else {
             *self = Self { default: level.to_owned(), targets: Vec::new() };
@@ -75,6 +77,7 @@ impl LogLevels {
         self.targets.push((target.to_owned(), level.to_owned()));
     }
 
+    /// Returns the levels as a log filter.
     fn filter(&self) -> String {
         let targets = self.targets.iter().map(|(target, level)| format!(",{target}={level}"));
         format!("{}{}", self.default, targets.collect::<String>())
@@ -145,6 +148,7 @@ fn is_filter(word: &str) -> bool {
     word.contains(['=', ',', '[']) || ["error", "debug", "trace"].contains(&word)
 }
 
+/// Changes the levels as an argument of `vlog/set` requests.
 fn change_levels(levels: &mut LogLevels, spec: &str) -> Result<(), String> {
     if spec.to_ascii_lowercase().starts_with("pattern:") {
         return Err("the format of log lines is fixed".to_owned());

@@ -88,6 +88,7 @@ pub(super) fn doctor(run_dir: &Path, config: &Path, json: bool) -> ExitCode {
     if is_complete(&checks) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Runs all checks of the host.
 fn run_checks(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostCheck> {
     let mut checks = Vec::new();
     let daemon = match connect(run_dir) {

@@ -163,11 +163,13 @@ pub(crate) struct PreloadReport {
 }
 
 impl PreloadCounts {
+    /// Asks the daemon for the counts of a preload.
     fn read(client: &mut RpcClient, id: &str) -> Result<Self, CallError> {
         let reply = client.call("shunt/preload-read", &[id])?;
         serde_json::from_str(&reply).map_err(|_| CallError::Broken)
     }
 
+    /// Returns the number of refused flows.
     fn refused_total(&self) -> u64 {
         self.refused.iter().map(|(_, count)| count).sum()
     }

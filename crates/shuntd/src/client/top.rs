@@ -121,6 +121,7 @@ fn terminal_error(error: &io::Error) -> CallError {
     CallError::Refused(format!("cannot use the terminal: {error}"))
 }
 
+/// Draws the screen after each interval, until a key ends it.
 fn show(
     client: &mut RpcClient,
     interval: Duration,

@@ -141,6 +141,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
+/// Opens the ports of the NIC.
 fn open_ports(arguments: &NicArguments) -> Result<Vec<NicPort>, RunError> {
     let mut representors = BTreeMap::new();
     for PortArgument { number, spec } in &arguments.representor {

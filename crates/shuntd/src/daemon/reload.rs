@@ -109,6 +109,7 @@ impl Reloader {
         reloaded.map(|(text, _)| text)
     }
 
+    /// Reads the file, and applies its differences to the switch.
     async fn load(&self, loaded: &mut LoadedFile) -> Result<(String, ReloadReport), String> {
         let Some(path) = self.path.clone() else {
             let text = "the daemon was started without --config, so there is no file to reload";

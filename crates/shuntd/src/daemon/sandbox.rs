@@ -151,6 +151,7 @@ pub(crate) fn refuse_system_calls() -> Result<(), SandboxError> {
     seccompiler::apply_filter_all_threads(&program).map_err(|error| failed(&error))
 }
 
+/// Returns the filter of system calls as a program.
 fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let rules = REFUSED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());

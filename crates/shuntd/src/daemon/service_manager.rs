@@ -72,6 +72,7 @@ async fn feed_watchdog(switch: Arc<Switch>) {
     }
 }
 
+/// Logs which threads have stalled.
 fn log_stall(stalled: &[usize], limit: Duration) {
     if stalled.is_empty() {
         info!("watchdog: no packet thread hangs any more");

@@ -102,6 +102,7 @@ pub(crate) fn check(filter: &str) -> Result<(), String> {
     parse(filter).map(|_| ())
 }
 
+/// Parses a log filter.
 fn parse(filter: &str) -> Result<ParsedFilter, String> {
     // A word that is not a level would be taken for a target, and would silence all other targets.
     let is_level = |part: &&str| !part.contains(['=', '[']);

@@ -68,6 +68,7 @@ impl<'a> MediaRange<'a> {
         Some(range)
     }
 
+    /// Returns whether the type is a version of `OpenMetrics` that is served.
     fn is_open_metrics(&self) -> bool {
         self.name.eq_ignore_ascii_case(OPEN_METRICS)
             && self.version.is_none_or(|version| ["1.0.0", "0.0.1"].contains(&version))

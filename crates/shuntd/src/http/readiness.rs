@@ -49,6 +49,7 @@ impl ReadinessMonitor {
         self.closed_addresses().remove(&address);
     }
 
+    /// Locks the addresses that no server listens on, with the reasons.
     fn closed_addresses(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, String>> {
         self.closed_addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -71,6 +71,7 @@ impl BearerToken {
         Self::parse(&text, path)
     }
 
+    /// Parses the content of a token file.
     fn parse(text: &str, path: String) -> Result<Self, TokenError> {
         let token = text.trim();
         let is_valid = |own: char| own.is_ascii_alphanumeric() || "-._~+/=".contains(own);

@@ -257,10 +257,12 @@ fn bond_members(bridge: &BridgeStatus) -> Vec<(Labels<'_>, &BondMemberStatus)> {
     members
 }
 
+/// Returns the labels of a mirror.
 fn mirror_labels<'a>(bridge: &'a BridgeStatus, mirror: &'a MirrorStatus) -> Labels<'a> {
     vec![("bridge", bridge.name.as_str()), ("mirror", mirror.options.name.as_str())]
 }
 
+/// Returns the labels of a port.
 fn port_labels(port: &BridgePortStatus) -> Labels<'_> {
     vec![("bridge", port.bridge.as_str()), ("port", port.name.as_str())]
 }

@@ -152,6 +152,7 @@ pub(super) fn exports(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     add_collector_sets(text, bridges);
 }
 
+/// Adds the metrics of IPFIX collector sets.
 fn add_collector_sets(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     let sets = bridges.iter().flat_map(|bridge| {
         let name = bridge.name.as_str();

@@ -117,6 +117,7 @@ impl ApplyErrors {
         }
     }
 
+    /// Adds the error of a port to its row.
     fn add_port(&mut self, name: &str, outcome: &ObjectOutcome, desired: &DesiredBridges) {
         let row = find_port(desired, name).map(|port| port.interface);
         match (outcome, row) {
@@ -177,6 +178,7 @@ impl ApplyErrors {
 }
 
 impl LoggedRows {
+    /// Adds the error of an export to its row.
     fn add_export(&mut self, object: &ObjectId, bridge: &DesiredBridge, reason: &str) {
         let (rows, refused) = (bridge.exports, &mut self.exports);
         match object {
@@ -198,6 +200,7 @@ impl LoggedRows {
     }
 }
 
+/// Returns the desired port with a name.
 fn find_port<'a>(desired: &'a DesiredBridges, name: &str) -> Option<&'a DesiredPort> {
     desired.bridges.values().find_map(|bridge| bridge.ports.get(name))
 }

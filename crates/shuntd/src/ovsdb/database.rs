@@ -142,6 +142,7 @@ impl SwitchDatabase {
     }
 }
 
+/// Logs a change of the lock of a foreign server.
 fn log_lock(lock: ServerLock, remote: &OvsdbRemote) {
     match lock {
         ServerLock::Owned => info!("database {remote}: lock {LOCK} acquired"),

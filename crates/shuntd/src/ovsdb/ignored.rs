@@ -234,26 +234,32 @@ fn is_given(value: &Datum) -> bool {
     !value.is_empty()
 }
 
+/// Returns whether a value is `false`.
 fn is_false(value: &Datum) -> bool {
     *value == Datum::boolean(false)
 }
 
+/// Returns whether a connection mode is `in-band`.
 fn is_in_band(value: &Datum) -> bool {
     *value == Datum::string("in-band")
 }
 
+/// Returns whether a maximum back-off differs from that of the switch.
 fn is_other_backoff(value: &Datum) -> bool {
     !value.is_empty() && *value != Datum::integer(8000)
 }
 
+/// Returns whether a probe interval differs from that of the switch.
 fn is_other_probe(value: &Datum) -> bool {
     !value.is_empty() && *value != Datum::integer(5000)
 }
 
+/// Returns whether a controller type is `service`.
 fn is_service(value: &Datum) -> bool {
     *value == Datum::string("service")
 }
 
+/// Returns whether a value is `true`.
 fn is_true(value: &Datum) -> bool {
     *value == Datum::boolean(true)
 }
@@ -264,14 +270,17 @@ fn is_enabled(value: &Datum) -> bool {
     value.find_value(&text("enable")) == Some(&text("true"))
 }
 
+/// Returns whether a set has an OpenFlow version that the switch lacks.
 fn is_other_version(value: &Datum) -> bool {
     value.keys().iter().any(|atom| matches!(atom, Atom::String(name) if !is_protocol(name)))
 }
 
+/// Returns whether a value cannot be the name of a table.
 fn is_no_table_name(value: &Datum) -> bool {
     matches!(value.as_scalar(), Some(Atom::String(name)) if !is_table_name(name))
 }
 
+/// Returns whether a datapath type is unknown.
 fn is_other_datapath(value: &Datum) -> bool {
     !["", "netdev", "system"].into_iter().any(|known| *value == Datum::string(known))
 }

@@ -180,6 +180,7 @@ fn remote_times(row: RowView<'_>) -> RemoteTimes {
     }
 }
 
+/// Starts a remote of the database server.
 fn start(
     server: &OvsdbHandle,
     tls: &TlsIdentity,
@@ -206,6 +207,7 @@ fn start(
     }
 }
 
+/// Logs the start of a remote, or its error.
 fn log_start(target: &str, started: &Result<ServerRemote, String>) {
     match started {
         Ok(_) => info!("manager {target}: added"),

@@ -92,6 +92,7 @@ impl OvsdbOptions {
         self.is_embedded() || self.remote.is_some()
     }
 
+    /// Returns whether the daemon has its own database server.
     fn is_embedded(&self) -> bool {
         self.socket.as_path() != Path::new("")
     }

@@ -50,6 +50,7 @@ pub(crate) fn drops(drops: &Value, run_dir: &Path) -> String {
     text
 }
 
+/// Formats a drop reason and its count as a line.
 fn dropped_line(reason: &str, packets: u64) -> String {
     let name = format!("dropped: {reason}");
     format!("{name:<NAME_WIDTH$} {packets:>COUNT_WIDTH$}")

@@ -112,6 +112,7 @@ fn losses_text(exporter: &Value, counts: &[(&str, &str)]) -> String {
     lost
 }
 
+/// Returns the end of a line that names the problem of an exporter.
 fn problem_suffix(exporter: &Value) -> String {
     exporter["problem"].as_str().map_or_else(String::new, |own| format!("; {own}"))
 }

@@ -241,6 +241,7 @@ impl TopScreen {
         }
     }
 
+    /// Formats the first line: the rates of the whole switch.
     fn header_line(&self, before: &TopSnapshot, now: &TopSnapshot) -> String {
         let bridges = counted(list(&now.bridges).len() as u64, "bridge");
         let ports = counted(list(&ports_of(&now.bridges)).len() as u64, "port");
@@ -257,6 +258,7 @@ impl TopScreen {
         )
     }
 
+    /// Draws the panels of received packets, caches, drops and evictions.
     fn draw_panels(
         &self,
         frame: &mut Frame<'_>,
@@ -280,6 +282,7 @@ impl TopScreen {
         frame.render_widget(panel("evicted/s by cause", lines_with_numbers(&evicted)), evictions);
     }
 
+    /// Draws the table of ports.
     fn draw_ports(
         &self,
         frame: &mut Frame<'_>,
@@ -310,6 +313,7 @@ impl TopScreen {
         frame.render_widget(table.column_spacing(COLUMN_SPACING).block(block), area);
     }
 
+    /// Draws the table of flows.
     fn draw_flows(&self, frame: &mut Frame<'_>, area: Rect) {
         let text = evict::entries(&self.flows);
         let mut lines = text.lines();

@@ -82,6 +82,7 @@ impl Descriptor {
     /// The flag of a table of descriptors.
     pub(super) const INDIRECT: u16 = 4;
 
+    /// Returns whether the descriptor has a flag.
     pub(super) const fn has(self, flag: u16) -> bool {
         self.flags & flag != 0
     }
@@ -139,6 +140,7 @@ impl ChainList {
         }
     }
 
+    /// Returns the memory of the guest.
     #[inline]
     pub(super) fn memory(&self) -> &GuestMemory {
         &self.memory

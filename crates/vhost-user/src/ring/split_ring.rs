@@ -105,6 +105,7 @@ impl SplitRing {
         self.next.into()
     }
 
+    /// Returns the memory of the guest.
     fn memory(&self) -> &GuestMemory {
         self.chains.memory()
     }
@@ -149,6 +150,7 @@ impl SplitRing {
         self.set_kicks(false);
     }
 
+    /// Asks the guest for kicks, or asks it to send none.
     fn set_kicks(&mut self, are_wanted: bool) {
         let (offset, value) = match (self.has_event_index, are_wanted) {
             (true, true) => {
@@ -268,6 +270,7 @@ fn read_chain(
     Err(RingError::LongChain(queue_size))
 }
 
+/// Parses a descriptor of a split ring.
 fn parse(bytes: [u8; Descriptor::BYTES]) -> Descriptor {
     let number = u128::from_le_bytes(bytes);
     #[expect(clippy::cast_possible_truncation, reason = "each field has bits of its own")]

@@ -83,6 +83,7 @@ impl Lane {
         (word >> self.shift) as u32 & self.value_max()
     }
 
+    /// Returns the largest value of the lane.
     const fn value_max(self) -> u32 {
         u32::MAX >> (32 - self.width)
     }
@@ -202,6 +203,7 @@ impl LaneSelection {
         }
     }
 
+    /// Returns the selected lanes.
     #[inline]
     fn lanes(self) -> [Lane; LANES] {
         self.0.map(|position| CATALOGUE[usize::from(position)])

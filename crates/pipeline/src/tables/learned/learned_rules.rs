@@ -189,6 +189,7 @@ impl LearnedRules {
         &self.index
     }
 
+    /// Returns the lanes that the index compares.
     pub(super) const fn selection(&self) -> LaneSelection {
         self.selection
     }
@@ -250,6 +251,7 @@ impl LearnedRules {
         }
     }
 
+    /// Returns the slot of a rule.
     fn find_slot(&self, id: RuleId) -> Option<usize> {
         self.slots.binary_search_by_key(&id, |slot| slot.id).ok()
     }

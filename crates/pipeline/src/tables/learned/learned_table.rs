@@ -104,10 +104,12 @@ impl LearnedTable {
         !self.retired.is_empty()
     }
 
+    /// Adds a rule to the index.
     pub(crate) fn insert(&mut self, rule: &Arc<Rule>, added: Version) {
         self.change(|| LoggedChange::Insert(Arc::clone(rule), added));
     }
 
+    /// Marks a rule as removed from a version on.
     pub(crate) fn remove(&mut self, id: RuleId, removed: Version) {
         self.change(|| LoggedChange::Remove(id, removed));
     }
@@ -190,6 +192,7 @@ impl LearnedTable {
         log
     }
 
+    /// Returns whether the training with this token is in progress.
     fn is_training(&self, token: &TrainingToken) -> bool {
         self.training.as_ref() == Some(token)
     }

@@ -249,6 +249,7 @@ pub(super) fn format_nat(nat: &NatAction) -> String {
     format!("nat({kind}{range}{flags})")
 }
 
+/// Formats the range of a `nat` action.
 fn format_range(range: &NatRange) -> String {
     let address = |address: IpAddr| match address {
         IpAddr::V4(address) => address.to_string(),

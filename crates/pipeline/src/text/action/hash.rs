@@ -178,6 +178,7 @@ impl<'a> Words<'a> {
     }
 }
 
+/// Returns the name of a value.
 fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
 }

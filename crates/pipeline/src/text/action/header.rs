@@ -125,6 +125,7 @@ pub(super) fn vlan_pcp(
     Ok(with_vlan_tag(exact(FieldId::VlanPcp, pcp), scope, policy))
 }
 
+/// Returns an action, after a `push_vlan` if the packet has no tag.
 fn with_vlan_tag(action: Action, scope: &Scope<'_>, policy: VlanTagPolicy) -> Vec<Action> {
     if policy == VlanTagPolicy::PushIfNone && !scope.has_vlan() {
         vec![Action::PushVlan { ethertype: 0x8100 }, action]

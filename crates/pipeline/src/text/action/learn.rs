@@ -202,6 +202,7 @@ pub(super) fn format(learn: &LearnAction) -> String {
     format!("learn({})", items.join(","))
 }
 
+/// Formats one spec of a `learn` action.
 fn format_spec(spec: &LearnSpec) -> String {
     match (&spec.target, &spec.source) {
         (LearnTarget::Match(target), LearnSource::Field(source)) if source == target => {
@@ -220,6 +221,7 @@ fn format_spec(spec: &LearnSpec) -> String {
     }
 }
 
+/// Formats the source of a spec: a field or a value.
 fn format_source(source: &LearnSource) -> String {
     match source {
         LearnSource::Field(source) => subfield::format(*source),

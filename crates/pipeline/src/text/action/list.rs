@@ -32,6 +32,7 @@ pub(in super::super) enum ActionListKind {
 }
 
 impl ActionListKind {
+    /// Returns the name of the list, for error messages.
     const fn name(self) -> &'static str {
         match self {
             Self::Apply => "apply_actions",
@@ -41,6 +42,7 @@ impl ActionListKind {
         }
     }
 
+    /// Returns the number of `clone` actions around the list.
     const fn depth(self) -> usize {
         match self {
             Self::Apply | Self::Set | Self::Bucket => 0,
@@ -48,6 +50,7 @@ impl ActionListKind {
         }
     }
 
+    /// Returns whether the list is an action set.
     const fn is_set(self) -> bool {
         matches!(self, Self::Set | Self::Bucket)
     }
@@ -135,6 +138,7 @@ impl<'a> List<'a> {
         inner.finish()
     }
 
+    /// Appends an action, or refuses it if its list may not have it.
     fn push(&mut self, action: Action, at: TextSlice<'a>) -> Result<(), RuleTextError> {
         if matches!(self.kind, ActionListKind::Set) && !action.is_settable() {
             let name = at.text().to_owned();

@@ -36,6 +36,7 @@ pub(super) fn parse(
     }
 }
 
+/// Parses one action by its name.
 fn parse_single(name: &str, item: Item<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let argument = item.argument_or_end();
     match name {

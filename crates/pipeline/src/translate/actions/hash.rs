@@ -166,6 +166,7 @@ fn add(packet: &mut WorkingPacket, hash: Hash, field: FieldId) -> Hash {
     add_masked(packet, hash, field, u128::MAX)
 }
 
+/// Adds some bits of a field to a hash, and consults them.
 fn add_masked(packet: &mut WorkingPacket, hash: Hash, field: FieldId, mask: u128) -> Hash {
     packet.recorder.consult(field, mask);
     hash.with(packet.key().field(field) & mask)

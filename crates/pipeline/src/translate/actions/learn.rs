@@ -73,6 +73,7 @@ pub(in crate::translate) fn learn(
     Ok(())
 }
 
+/// Returns the flow-mod that a `learn` action requests for a packet.
 fn rule_to_learn(packet: &mut WorkingPacket, action: &LearnAction) -> FlowMod {
     let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     let mut apply = Vec::new();
@@ -105,6 +106,7 @@ fn rule_to_learn(packet: &mut WorkingPacket, action: &LearnAction) -> FlowMod {
     }
 }
 
+/// Returns the value that a spec takes from a packet.
 fn value_to_learn(packet: &mut WorkingPacket, spec: &LearnSpec) -> u128 {
     match spec.source {
         LearnSource::Field(source) => packet.read_bits(source),
@@ -162,6 +164,7 @@ fn output(value: u128) -> Option<Action> {
     is_allowed.then_some(Action::Output { port, max_len: 0 })
 }
 
+/// Returns the port with a learned number.
 fn widen_port(port: u128) -> PortNo {
     // A number beyond 32 bits is no port, and 2^32 - 1 is `ANY`, which no packet has.
     PortNo::widened(u32::try_from(port).unwrap_or(u32::MAX))

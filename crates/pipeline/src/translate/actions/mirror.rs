@@ -73,6 +73,7 @@ pub(in crate::translate) fn mirror_received(egress: &mut Egress<'_, '_>) {
     }
 }
 
+/// Copies a received packet to the mirrors that select its port.
 #[inline(never)]
 fn mirror_ingress<'a>(egress: &mut Egress<'_, 'a>, mirrors: &'a MirrorTable) {
     let ingress = egress.packet.in_port();

@@ -82,6 +82,7 @@ pub(super) fn multicast_packet(packet: &mut WorkingPacket) -> Option<MulticastPa
     }
 }
 
+/// Returns the kind of an IPv4 packet to a group.
 fn ipv4_packet(packet: &mut WorkingPacket) -> MulticastPacket {
     if read(packet, FieldId::IpProto) == IGMP {
         // The key has the type of an IGMP message in the field of the ICMP type.
@@ -98,6 +99,7 @@ fn ipv4_packet(packet: &mut WorkingPacket) -> MulticastPacket {
     }
 }
 
+/// Returns the kind of an IPv6 packet to a group.
 fn ipv6_packet(packet: &mut WorkingPacket) -> MulticastPacket {
     if read(packet, FieldId::IpProto) == ICMPV6 {
         match read(packet, FieldId::Icmpv6Type) {

@@ -254,6 +254,7 @@ fn admit<'a>(
     Some((vlan, Some(port)))
 }
 
+/// Learns the source address of a packet, or refreshes it.
 fn learn_source(
     egress: &mut Egress<'_, '_>,
     vlan: u16,

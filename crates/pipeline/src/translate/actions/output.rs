@@ -116,6 +116,7 @@ impl<'t, 'a> Egress<'t, 'a> {
         if is_reached { self.output_to(port, None) } else { Ok(()) }
     }
 
+    /// Outputs to a port of the bridge, or notes that the port is missing.
     fn output_port(&mut self, number: PortNo, max_len: Option<u32>) -> Result<(), TraversalError> {
         match self.bridge.find_port(number, &mut self.packet.recorder) {
             Some(port) => self.output_to(port, max_len),
@@ -186,6 +187,7 @@ impl<'t, 'a> Egress<'t, 'a> {
         self.bridge.mirrors().is_some_and(|mirrors| !mirrors.sent(port.number).is_empty())
     }
 
+    /// Sends a packet to a port, in the form that the port requires.
     fn send(
         &mut self,
         port: &PortInfo,

@@ -185,6 +185,7 @@ pub(super) fn vlan_id(packet: &WorkingPacket) -> u16 {
     u16::try_from(packet.key().words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
 }
 
+/// Returns whether a port is an access port of a VLAN.
 const fn is_access(port: &PortInfo) -> bool {
     matches!(port.vlans.mode, VlanMode::Access(_))
 }

@@ -47,6 +47,7 @@ pub(in crate::translate) fn may_be_of_protocol(key: &FlowKey) -> bool {
             && key.field(FieldId::NwTtl) == NEIGHBOR_TTL
 }
 
+/// Returns whether a frame is of a slow protocol, such as LACP.
 fn is_slow_protocol(key: &FlowKey) -> bool {
     key.eth_type() == SLOW_PROTOCOLS_TYPE && key.field(FieldId::EthDst) == SLOW_PROTOCOLS_ADDRESS
 }

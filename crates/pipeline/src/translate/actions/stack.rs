@@ -27,6 +27,7 @@ struct PushedValue {
 const STACK_MAX: usize = 1 << 16;
 
 impl Stack {
+    /// Pushes a value, if the stack has room.
     fn push(&mut self, value: u128, width: u8) -> Result<(), TraversalError> {
         let pushed = PushedValue { value, bytes: usize::from(width.div_ceil(8)) + 1 };
         self.bytes += pushed.bytes;
@@ -37,6 +38,7 @@ impl Stack {
         Ok(())
     }
 
+    /// Pops the newest value.
     fn pop(&mut self) -> Option<u128> {
         let popped = self.values.pop()?;
         self.bytes -= popped.bytes;

@@ -179,6 +179,7 @@ struct Composer<'a> {
 }
 
 impl Composer<'_> {
+    /// Returns the sub-traversal between the two partition points.
     fn sub_traversal(&self, whole_use: &LimitUse) -> SubTraversal {
         let whole = self.whole;
         let own = Traversal {

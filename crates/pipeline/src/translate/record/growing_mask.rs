@@ -35,6 +35,7 @@ impl GrowingMask {
         self.used.iter().map(|word| (word, self.word(word)))
     }
 
+    /// Adds bits of a word.
     pub(in crate::translate) fn add(&mut self, word: usize, bits: u64) {
         if bits != 0 {
             self.mask.words_mut()[word] |= bits;
@@ -60,6 +61,7 @@ impl GrowingMask {
         self.used = mask.map();
     }
 
+    /// Adds all bits of another mask.
     pub(in crate::translate) fn add_all(&mut self, other: &Self) {
         self.add_some(other, |_, bits| bits);
     }
@@ -75,6 +77,7 @@ impl GrowingMask {
         self.used = self.used.union(other.used);
     }
 
+    /// Removes all bits.
     pub(in crate::translate) fn clear(&mut self) {
         let words = self.mask.words_mut();
         self.used.iter().for_each(|word| words[word] = 0);
@@ -105,6 +108,7 @@ impl GrowingMask {
         hash >> 32
     }
 
+    /// Returns the mask in the form that an entry keeps.
     pub(in crate::translate) fn sparse(&self) -> SparseMask {
         SparseMask::of_words(self.used, self.mask.words())
     }

@@ -33,6 +33,7 @@ const PORTS_MAX: usize = 32;
 const LINEAR_SEARCH_MAX: usize = 64;
 
 impl Reads {
+    /// Records that the translation consulted an object.
     pub(in crate::translate) fn add(&mut self, object: Object) {
         if self.has(object) {
             return self.note_repeat(object);
@@ -76,6 +77,7 @@ impl Reads {
         self.list.drain(..).collect()
     }
 
+    /// Returns whether an object is recorded already.
     fn has(&self, object: Object) -> bool {
         if self.set.is_empty() { self.list.contains(&object) } else { self.set.contains(&object) }
     }
@@ -87,6 +89,7 @@ impl Reads {
         *again |= index.map_or(0, |index| 1 << index);
     }
 
+    /// Appends an object to the list.
     fn push(&mut self, object: Object) {
         self.list.push(object);
         if !self.set.is_empty() {

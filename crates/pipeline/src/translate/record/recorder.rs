@@ -163,6 +163,7 @@ impl Recorder {
         }
     }
 
+    /// Records that bits of a word were consulted.
     fn add_word(&mut self, word: usize, bits: u64) {
         if bits == 0 || self.is_off {
             return;
@@ -379,6 +380,7 @@ impl Recorder {
         lookups.push(is_run.then(|| masks.shared(&mut self.sparse, &frames[*depth].mask)));
     }
 
+    /// Appends a visit.
     fn push(
         &mut self,
         entering: LookupInput<'_>,

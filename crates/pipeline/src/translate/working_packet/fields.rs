@@ -80,11 +80,13 @@ impl WorkingPacket {
     }
 }
 
+/// Returns the value of a field of 32 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the field has 32 bits")]
 const fn u32_of(value: u128) -> u32 {
     value as u32
 }
 
+/// Returns the lower 16 bits of a value.
 #[expect(clippy::cast_possible_truncation, reason = "only 16 bits were written")]
 const fn low_half(value: u128) -> u16 {
     value as u16

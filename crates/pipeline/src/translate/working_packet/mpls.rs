@@ -179,6 +179,7 @@ impl WorkingPacket {
         }
     }
 
+    /// Replaces the three label stack entries and the `EtherType`.
     fn replace_labels(&mut self, entries: [u32; 3], ether_type: u16) {
         self.set_entries(entries);
         self.key.set_field(FieldId::EthType, u128::from(ether_type));
@@ -204,10 +205,12 @@ impl WorkingPacket {
     }
 }
 
+/// Returns the upper 32 bits of a word.
 const fn high_half(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
+/// Returns the lower 32 bits of a value.
 #[expect(clippy::cast_possible_truncation, reason = "the field has at most eight bits")]
 const fn low_half(value: u128) -> u32 {
     value as u32

@@ -71,11 +71,13 @@ impl WorkingPacket {
         }
     }
 
+    /// Returns whether a tag is present, and consults its bit.
     fn is_tagged(&mut self, present: u64) -> bool {
         self.recorder.consult_word(VLAN, present);
         self.key.words()[VLAN] & present != 0
     }
 
+    /// Removes the outer VLAN tag.
     fn pop_tag(&mut self) {
         let inner = if self.is_tagged(INNER_PRESENT) {
             self.recorder.consult_word(VLAN, INNER);
@@ -87,6 +89,7 @@ impl WorkingPacket {
         self.builder.popped_tag();
     }
 
+    /// Writes both VLAN tags.
     fn replace_tags(&mut self, tags: u64) {
         self.key.words_mut()[VLAN] = tags;
         self.recorder.wrote_word(VLAN, u64::MAX);

@@ -74,6 +74,7 @@ const AF_XDP_UNIT: &str = "install -D -m 644 /usr/share/doc/shunt/examples/af-xd
                            systemctl daemon-reload && systemctl restart shuntd";
 
 impl PortNeeds {
+    /// Returns what the ports of a configuration need from the host.
     pub(super) fn of_config(config: &Config) -> Self {
         let ports = config.bridges.iter().flat_map(|bridge| &bridge.ports);
         let kinds = ports.clone().map(|port| port.kind.name());
@@ -86,6 +87,7 @@ impl PortNeeds {
         Self { threads, dpdk, devices: devices.collect(), ..Self::of_kinds(kinds) }
     }
 
+    /// Returns what ports of some types need from the host.
     fn of_kinds<'a>(kinds: impl Iterator<Item = &'a str>) -> Self {
         let kinds: Vec<&str> = kinds.collect();
         if kinds.is_empty() {
@@ -370,6 +372,7 @@ impl RunningDaemon {
         checks
     }
 
+    /// Returns the ports that the daemon reports.
     fn ports(&self) -> impl Iterator<Item = &Value> {
         list(&self.bridges).iter().flat_map(|bridge| list(&bridge["ports"]))
     }

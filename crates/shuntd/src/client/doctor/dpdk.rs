@@ -25,6 +25,7 @@ impl DpdkNeeds {
         Self { has_port: kinds.contains(&PortType::Dpdk.name()), cards: Vec::new() }
     }
 
+    /// Returns what the DPDK ports of a configuration need.
     pub(super) fn of_config(config: &Config) -> Self {
         let ports = config.bridges.iter().flat_map(|bridge| &bridge.ports);
         let ports = ports.filter(|port| port.kind == PortType::Dpdk);
@@ -35,6 +36,7 @@ impl DpdkNeeds {
         Self { has_port, cards: devices.into_iter().filter(|name| name.contains(':')).collect() }
     }
 
+    /// Runs the checks that DPDK ports need.
     pub(super) fn checks(&self, system: &HostSystem) -> Vec<HostCheck> {
         if !self.has_port {
             return Vec::new();

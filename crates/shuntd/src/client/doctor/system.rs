@@ -66,6 +66,7 @@ const SOFT: usize = 0;
 const HARD: usize = 1;
 
 impl ProcessRights {
+    /// Returns whether the process has a capability.
     pub(super) const fn has(&self, capability: Capability) -> bool {
         self.capabilities >> capability.number & 1 == 1
     }
@@ -100,6 +101,7 @@ impl HostSystem {
         fs::read_to_string(self.root.join(path)).ok()
     }
 
+    /// Returns whether a file exists on the host.
     pub(super) fn exists(&self, path: &str) -> bool {
         self.root.join(path).exists()
     }
@@ -156,6 +158,7 @@ impl HostSystem {
         line.trim().parse().ok()
     }
 
+    /// Returns whether the host has a network device.
     pub(super) fn has_device(&self, name: &str) -> bool {
         self.exists(&format!("sys/class/net/{name}"))
     }

@@ -87,6 +87,7 @@ impl WindowFeed {
         });
     }
 
+    /// Locks the list of viewers.
     fn lock_viewers(&self) -> MutexGuard<'_, Vec<mpsc::Sender<Bytes>>> {
         self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
     }
