@@ -107,6 +107,15 @@ pub(crate) fn problem(files: &TlsFiles) -> Option<String> {
     Some(format!("tls: {error}; connections with TLS fail until this is corrected"))
 }
 
+/// Returns the remark about changed keys while a database has other files.
+pub(crate) fn not_used(changes: &[String]) -> String {
+    format!(
+        "{}: not in force for controllers and managers, because the row of `SSL` in the database has \
+         precedence: remove the row with `ovs-vsctl del-ssl` to use the files of [tls]",
+        changes.join(", ")
+    )
+}
+
 /// Refuses TLS addresses of a bridge of a command, if the switch has no TLS files.
 ///
 /// # Errors
@@ -280,6 +289,14 @@ mod tests {
         assert!(options(COMPLETE).check_database(Some(&remote("ssl:192.0.2.1"))).is_ok());
         assert!(options("").check_database(Some(&remote("tcp:192.0.2.1"))).is_ok());
         assert!(options("").check_database(None).is_ok());
+    }
+
+    #[test]
+    fn keys_behind_a_row_are_not_in_force() {
+        let remark = not_used(&options(COMPLETE).changes_to(&options("private_key = 'l'")));
+        let expected = "tls.private_key=l, tls.certificate: removed, tls.ca_certificate: removed: \
+                        not in force for controllers and managers, because the row of `SSL` ";
+        assert!(remark.starts_with(expected), "{remark}");
     }
 
     #[test]

@@ -44,6 +44,12 @@ impl TlsIdentity {
         *self.replacement.write() = files;
     }
 
+    /// Returns whether files of another source are used instead of the configured files.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.replacement.read().is_some()
+    }
+
     /// Returns an identity with the configured files alone.
     ///
     /// A later [`Self::set`] also changes the result, and a later [`Self::replace`] does not.

@@ -174,11 +174,13 @@ fn replaced_files_return_as_last_configured() {
     let used = identity(files("first"));
     let configured = used.without_replacement();
     used.replace(Some(files("row")));
+    assert!(used.is_replaced() && !configured.is_replaced());
     assert_eq!(used.files(), Some(files("row")));
     used.set(Some(files("second")));
     assert_eq!(used.files(), Some(files("row")));
     assert_eq!(configured.files(), Some(files("second")));
     used.replace(None);
+    assert!(!used.is_replaced());
     assert_eq!(used.files(), Some(files("second")));
     used.set(None);
     assert_eq!((used.files(), configured.files()), (None, None));

@@ -135,6 +135,16 @@ fn set_ssl_takes_effect_at_the_next_attempt() {
         assert!(wait_until(|| daemon.log().contains("ovsdb: SSL set")), "{}", daemon.log());
         assert!(wait_until(|| state().contains("is_connected        : true")), "{}", state());
         assert!(wait_until(|| !has_problem()), "{}", listener());
+        // The row has precedence over a section [tls] that is loaded later.
+        let file = daemon.run_dir().join("shunt.toml");
+        let without = fs::read_to_string(&file).expect("the configuration");
+        fs::write(&file, format!("{without}{}", authority.section())).expect("a file");
+        let report = text(&daemon.shuntctl(&["reload"]));
+        let expected = format!("tls.private_key={}, ", authority.path("switch.key").display());
+        assert!(report.starts_with(&expected), "{report}");
+        assert!(report.contains("not in force for controllers and managers"), "{report}");
+        fs::write(&file, without).expect("a file");
+        text(&daemon.shuntctl(&["reload"]));
         fixture.done("del-ssl");
         assert!(wait_until(|| daemon.log().contains("ovsdb: SSL removed")), "{}", daemon.log());
     }

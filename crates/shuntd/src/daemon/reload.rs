@@ -124,14 +124,14 @@ impl Reloader {
             .map_err(|problem| format!("{problem}, or restart the daemon without this database"))?;
         let config = file.switch();
         // Addresses with TLS need the files, so the files are set before the addresses.
-        let (changes, problem) = self.set_tls(&mut loaded.tls, file.tls).await;
+        let (changes, remarks) = self.set_tls(&mut loaded.tls, file.tls).await;
         let mut report = self.switch.reload(&loaded.config, &config).await;
         if !changes.is_empty() {
             let bridges = self.switch.running_config().bridges;
             report.remarks.extend(tls::address_warnings(self.switch.tls(), &bridges));
         }
         report.applied.extend(changes);
-        report.remarks.extend(problem);
+        report.remarks.extend(remarks);
         loaded.config = report.in_force(&loaded.config, &config);
         let keys = loaded.ovsdb.keys_that_differ(&file.ovsdb);
         report.at_restart.extend(keys.map(str::to_owned));
@@ -147,21 +147,27 @@ impl Reloader {
 
     /// Puts changed TLS files in force, for connections that are opened later.
     ///
-    /// Returns the changed keys, and the reason why the files cannot be used.
+    /// Returns the keys that are in force now. Also returns remarks: the changed keys that are not
+    /// in force, because a database has other files, and the reason why the files cannot be used.
     async fn set_tls(
         &self,
         loaded: &mut TlsOptions,
         new: TlsOptions,
-    ) -> (Vec<String>, Option<String>) {
+    ) -> (Vec<String>, Vec<String>) {
         let changes = loaded.changes_to(&new);
         if changes.is_empty() {
-            return (changes, None);
+            return (changes, Vec::new());
         }
         let files = new.files();
         self.switch.tls().set(files.clone());
         *loaded = new;
         let problem = spawn_blocking(move || files.as_ref().and_then(tls::problem)).await;
-        (changes, problem.unwrap_or_default())
+        let problem = problem.unwrap_or_default();
+        if self.switch.tls().is_replaced() {
+            let not_used = tls::not_used(&changes);
+            return (Vec::new(), [not_used].into_iter().chain(problem).collect());
+        }
+        (changes, problem.into_iter().collect())
     }
 }
 
@@ -188,7 +194,7 @@ pub(crate) fn text(report: &ReloadReport, nothing: &str) -> String {
     for key in &report.at_restart {
         let _ = writeln!(text, "takes effect at the next start: {key}");
     }
-    if report.is_empty() {
+    if text.is_empty() {
         text.push_str(nothing);
     }
     text

@@ -95,7 +95,7 @@ impl Reconciler {
         }
         apply_auto_lb(&self.switch, desired.auto_lb).await;
         apply_vlan_limit(&self.switch, desired.vlan_limit).await;
-        apply_tls(&self.switch, desired.tls.as_ref());
+        apply_tls(self.switch.tls(), desired.tls.as_ref()).await;
         let pass = self.pass(desired, changed, &mut errors).await;
         let Pass { scope, present, wanted, report, is_last } = pass;
         let in_force = report.in_force(&present, &wanted);

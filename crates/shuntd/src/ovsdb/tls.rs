@@ -3,28 +3,33 @@
 use std::path::PathBuf;
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView};
-use shunt_switch::Switch;
-use shunt_tls::TlsFiles;
+use shunt_tls::{TlsFiles, TlsIdentity};
+use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 /// Sets the TLS files of a row; without a row, those of the configuration file.
-pub(super) fn apply_tls(switch: &Switch, row: Option<&TlsFiles>) {
-    let tls = switch.tls();
+///
+/// The files are read on a blocking thread, because a disk may be slow.
+pub(super) async fn apply_tls(tls: &TlsIdentity, row: Option<&TlsFiles>) {
     let before = tls.files();
     tls.replace(row.cloned());
     if tls.files() == before {
         return;
     }
-    match (row, tls.check()) {
-        (None, _) => info!("ovsdb: SSL removed"),
-        (Some(files), Ok(())) => {
-            info!(certificate = %files.certificate.display(), "ovsdb: SSL set");
-        }
-        (Some(_), Err(error)) => {
+    let Some(files) = row.cloned() else {
+        info!("ovsdb: SSL removed");
+        return;
+    };
+    let certificate = files.certificate.clone();
+    match spawn_blocking(move || files.check()).await {
+        Ok(Ok(())) => info!(certificate = %certificate.display(), "ovsdb: SSL set"),
+        Ok(Err(error)) => {
             // The files are read at each handshake, so the connections work once the files are
             // correct.
             warn!("ovsdb: SSL: {error}; connections with TLS fail until this is corrected");
         }
+        // The daemon ends.
+        Err(_) => {}
     }
 }
 
@@ -38,4 +43,42 @@ pub(super) fn files(snapshot: &DatabaseSnapshot, root: RowView<'_>) -> Option<Tl
         ca_certificate: Some(path("ca_cert")),
         bootstraps: row.boolean("bootstrap_ca_cert") == Some(true),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        pin::pin,
+        sync::mpsc::channel,
+        task::Poll,
+    };
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// The only blocking thread is busy, so the files are read later.
+    #[test]
+    fn files_of_a_row_are_read_on_a_blocking_thread() {
+        let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (end, is_over) = channel::<()>();
+            let busy = spawn_blocking(move || is_over.recv());
+            let tls = TlsIdentity::default();
+            let files = TlsFiles {
+                private_key: "/none/k".into(),
+                certificate: "/none/c".into(),
+                ca_certificate: Some("/none/a".into()),
+                bootstraps: false,
+            };
+            let mut applying = pin!(apply_tls(&tls, Some(&files)));
+            let first = poll_fn(|context| Poll::Ready(applying.as_mut().poll(context))).await;
+            assert!(first.is_pending(), "the files were read by the caller");
+            assert_eq!(tls.files(), Some(files.clone()), "the files are set at once");
+            drop(end);
+            assert!(busy.await.unwrap().is_err());
+            applying.await;
+        });
+    }
 }
