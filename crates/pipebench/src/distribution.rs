@@ -158,11 +158,13 @@ fn normal(stream: &mut RandomStream) -> f64 {
     }
 }
 
+/// Returns a number that is above zero, or an error.
 fn check_positive(what: &'static str, value: f64) -> Result<f64, DistributionError> {
     let good = value.is_finite() && value > 0.0;
     if good { Ok(value) } else { Err(out_of_range(what, value, "positive and finite")) }
 }
 
+/// Returns the error of a number outside of its range.
 const fn out_of_range(what: &'static str, value: f64, expected: &'static str) -> DistributionError {
     DistributionError::Parameter { what, value, expected }
 }

@@ -142,6 +142,7 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
+/// Returns whether the process has too many open files.
 fn has_too_many_files(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(nix::libc::EMFILE)
 }

@@ -134,11 +134,13 @@ const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+/// Returns the lower 64 bits of a product.
 #[expect(clippy::cast_possible_truncation, reason = "the cast takes the requested half")]
 const fn low_half(product: u128) -> u64 {
     product as u64
 }
 
+/// Returns the upper 64 bits of a product.
 const fn high_half(product: u128) -> u64 {
     (product >> 64) as u64
 }

@@ -49,6 +49,7 @@ pub struct PreloadStatus {
 }
 
 impl PreloadStatus {
+    /// Returns the status of a preload from its counts.
     fn of(counts: &TicketCounts) -> Self {
         let TicketCounts { sent, installed, covered, refused, .. } = *counts;
         let reasons = ForecastRefusal::ALL.into_iter().zip(refused);

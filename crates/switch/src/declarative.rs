@@ -68,12 +68,14 @@ impl DeclarativeChanges<'_> {
         self.switch.apply_flow_mods(bridge, &[removal]).await.map(|_| true)
     }
 
+    /// Parses the text of a rule.
     fn parse(&self, bridge: &str, rule: &str) -> Result<FlowMod, SwitchError> {
         let id = self.control.bridges.id(bridge)?;
         let names = BridgeNames::new(self.control.plane.pipeline(), id);
         Ok(parse_rule(FlowModCommand::Add, rule, &names)?)
     }
 
+    /// Returns whether a bridge has the rule, as far as `part` requires.
     fn has_rule(
         &self,
         bridge: &str,

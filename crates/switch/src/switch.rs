@@ -129,6 +129,7 @@ impl Switch {
         Self::start_parts(config, run_dir, seed, engine, store, Arc::default(), tls).await
     }
 
+    /// Starts the threads and the parts of the control plane.
     async fn start_parts(
         config: &Config,
         run_dir: Option<PathBuf>,

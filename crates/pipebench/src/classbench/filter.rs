@@ -68,6 +68,7 @@ impl fmt::Display for AddressPrefix {
     }
 }
 
+/// Returns the mask of a prefix length.
 fn prefix_mask(length: u8) -> u32 {
     u32::MAX.checked_shl(u32::from(AddressPrefix::LENGTH_MAX.saturating_sub(length))).unwrap_or(0)
 }
@@ -150,6 +151,7 @@ pub fn read_filters(text: &str) -> Result<Vec<Filter>, TextError> {
     Scan::lines(text).filter(is_filter).map(read_filter).collect()
 }
 
+/// Parses a filter in the format of `ClassBench`.
 fn read_filter(mut scan: Scan<'_>) -> Result<Filter, TextError> {
     scan.mark('@', "`@`, with which each filter begins")?;
     let source = read_prefix(&mut scan, "a source address as in `10.0.0.0/8`")?;
@@ -162,6 +164,7 @@ fn read_filter(mut scan: Scan<'_>) -> Result<Filter, TextError> {
     Ok(Filter { source, destination, source_ports, destination_ports, protocol, flags })
 }
 
+/// Parses an address prefix.
 fn read_prefix(scan: &mut Scan<'_>, expected: &'static str) -> Result<AddressPrefix, TextError> {
     let address: Ipv4Addr = scan.value(expected, |word| word.parse().ok())?;
     scan.mark('/', "`/` and a prefix length")?;
@@ -180,6 +183,7 @@ pub(super) fn read_range(scan: &mut Scan<'_>) -> Result<PortRange, TextError> {
     })
 }
 
+/// Parses a protocol with its mask; `None` matches any protocol.
 fn read_protocol(scan: &mut Scan<'_>) -> Result<Option<u8>, TextError> {
     let number = scan.value("a protocol number as in `0x06/0xFF`", byte)?;
     scan.mark('/', "`/` and the mask of the protocol")?;

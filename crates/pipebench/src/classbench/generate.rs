@@ -215,6 +215,7 @@ impl<'a> FilterSampler<'a> {
         FilterDraft { source, destination, protocol, flags, ports }
     }
 
+    /// Chooses the TCP flags of a filter.
     fn choose_flags(&self, protocol: u8, stream: &mut RandomStream) -> TcpFlags {
         let rows = self.flags.iter().zip(&self.parameters.flags);
         let row = rows.into_iter().find(|((of, _), _)| *of == protocol);

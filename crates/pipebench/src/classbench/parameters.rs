@@ -117,6 +117,7 @@ impl Parameters {
         Ok(())
     }
 
+    /// Refuses a pair of ports for which a section is missing.
     fn check_pair(&self, protocol: u8, pair: usize) -> Result<(), ParameterError> {
         let name = PAIR_NAMES.get(pair).copied().unwrap_or("");
         let missing = |section| Err(ParameterError::Unsupplied { protocol, pair: name, section });
@@ -177,6 +178,7 @@ impl fmt::Display for Parameters {
     }
 }
 
+/// Writes the section of a kind of ports.
 fn write_ports(f: &mut fmt::Formatter<'_>, name: &str, ports: &[(PortRange, f64)]) -> fmt::Result {
     writeln!(f, "-{name}")?;
     for (range, share) in ports {
@@ -185,6 +187,7 @@ fn write_ports(f: &mut fmt::Formatter<'_>, name: &str, ports: &[(PortRange, f64)
     writeln!(f, "#")
 }
 
+/// Writes the section of the branching of one address.
 fn write_branching(f: &mut fmt::Formatter<'_>, side: char, branching: &Branching) -> fmt::Result {
     writeln!(f, "-{side}nest\n{}\n#\n-{side}skew", branching.nesting)?;
     for (length, level) in branching.levels.iter().enumerate() {

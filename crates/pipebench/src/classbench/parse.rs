@@ -54,6 +54,7 @@ const NAMES: [(&str, Section); 13] = [
 /// The names of the required sections.
 const NEEDED: [&str; 6] = ["scale", "prots", "snest", "sskew", "dnest", "dskew"];
 
+/// Parses a file of parameters.
 pub(super) fn parse_parameters(text: &str) -> Result<Parameters, ParameterError> {
     let mut parameters = empty_parameters();
     let mut seen = Vec::new();
@@ -83,6 +84,7 @@ const fn branches_nowhere() -> Branching {
     Branching { nesting: 1, levels: [BranchLevel { single: 0.0, double: 0.0, skew: 0.0 }; 33] }
 }
 
+/// Returns parameters without any shares.
 fn empty_parameters() -> Parameters {
     Parameters {
         scale: 1,
@@ -97,6 +99,7 @@ fn empty_parameters() -> Parameters {
     }
 }
 
+/// Parses the name of a section.
 fn read_name(scan: &mut Scan<'_>) -> Result<(&'static str, Section), ParameterError> {
     let before = scan.clone();
     let word = scan.word();
@@ -109,6 +112,7 @@ fn read_name(scan: &mut Scan<'_>) -> Result<(&'static str, Section), ParameterEr
     })
 }
 
+/// Parses a row of a section.
 fn read_row(
     parameters: &mut Parameters,
     section: Section,
@@ -148,6 +152,7 @@ fn read_row(
     scan.end()
 }
 
+/// Parses the share of a protocol.
 fn read_protocol_share(scan: &mut Scan<'_>) -> Result<ProtocolShare, TextError> {
     let protocol = scan.value("a protocol number from 0 to 255", decimal)?;
     let share = read_share(scan)?;
@@ -158,6 +163,7 @@ fn read_protocol_share(scan: &mut Scan<'_>) -> Result<ProtocolShare, TextError> 
     Ok(ProtocolShare { protocol, share, pairs })
 }
 
+/// Parses the shares of TCP flags with one protocol.
 fn read_flag_shares(scan: &mut Scan<'_>) -> Result<FlagShares, TextError> {
     let protocol = scan.value("a protocol number from 0 to 255", decimal)?;
     let mut shares = Vec::new();
@@ -169,11 +175,13 @@ fn read_flag_shares(scan: &mut Scan<'_>) -> Result<FlagShares, TextError> {
     Ok(FlagShares { protocol, shares })
 }
 
+/// Parses the share of a port range.
 fn read_port(scan: &mut Scan<'_>) -> Result<(PortRange, f64), TextError> {
     let share = read_share(scan)?;
     Ok((read_range(scan)?, share))
 }
 
+/// Parses the shares of the pairs with one total prefix length.
 fn read_lengths(lengths: &mut Lengths, scan: &mut Scan<'_>) -> Result<(), TextError> {
     let total = scan.value("the sum of both prefix lengths, from 0 to 64", |word| {
         decimal(word).filter(|total| *total <= TOTAL_MAX)
@@ -188,10 +196,12 @@ fn read_lengths(lengths: &mut Lengths, scan: &mut Scan<'_>) -> Result<(), TextEr
     Ok(())
 }
 
+/// Parses the maximum nesting of prefixes.
 fn read_nesting(scan: &mut Scan<'_>) -> Result<u32, TextError> {
     scan.value("the number of prefixes that may contain each other", decimal)
 }
 
+/// Parses the branching at one prefix length.
 fn read_level(branching: &mut Branching, scan: &mut Scan<'_>) -> Result<(), TextError> {
     let length = read_length(scan)?;
     let level = BranchLevel {
@@ -205,10 +215,12 @@ fn read_level(branching: &mut Branching, scan: &mut Scan<'_>) -> Result<(), Text
     Ok(())
 }
 
+/// Parses a prefix length.
 fn read_length(scan: &mut Scan<'_>) -> Result<usize, TextError> {
     scan.value("a prefix length from 0 to 32", |word| decimal(word).filter(|n| *n <= 32))
 }
 
+/// Parses a share: a number from 0 to 1.
 fn read_share(scan: &mut Scan<'_>) -> Result<f64, TextError> {
     scan.value("a share from 0 to 1", |word| {
         let digits = word.bytes().all(|byte| byte.is_ascii_digit() || b".e-".contains(&byte));

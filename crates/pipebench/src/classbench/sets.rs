@@ -211,6 +211,7 @@ impl Profile {
         }
     }
 
+    /// Returns the shares of TCP flags.
     fn flag_shares(&self) -> Vec<FlagShares> {
         let some: f64 = self.flags.iter().map(|(_, _, share)| share).sum();
         let with_flags =
@@ -232,6 +233,7 @@ impl Branches {
     }
 }
 
+/// Returns the share of a protocol with its port pairs.
 fn protocol_share((protocol, share, pairs): &(u8, f64, PairShares)) -> ProtocolShare {
     let of = |name: &str| pairs.iter().find(|(pair, _)| *pair == name).map_or(0.0, |pair| pair.1);
     ProtocolShare { protocol: *protocol, share: *share, pairs: PAIR_NAMES.map(of) }

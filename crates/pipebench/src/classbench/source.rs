@@ -53,6 +53,7 @@ impl ChildSide {
         if stream.below(2) == 0 { Self::Zero } else { Self::One }
     }
 
+    /// Returns the other side of a node.
     pub(super) const fn other(self) -> Self {
         match self {
             Self::Zero => Self::One,

@@ -178,6 +178,7 @@ impl RulesCommand {
         }
     }
 
+    /// Writes lines to the output file, or to standard output.
     fn write(&self, lines: &[impl std::fmt::Display]) -> miette::Result<()> {
         self.out.write(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
     }

@@ -64,6 +64,7 @@ impl StatsCommand {
         is_called || read.is_ok() && is_capture(&beginning)
     }
 
+    /// Returns the name and the statistics of a workload.
     fn of_workload(&self) -> miette::Result<(String, Vec<StatisticRow>)> {
         let workload = NamedWorkload { name: self.subject.clone() }.workload()?;
         let flows = u64::try_from(workload.flows().len()).unwrap_or(u64::MAX);
@@ -78,6 +79,7 @@ impl StatsCommand {
         Ok((title, rows))
     }
 
+    /// Returns the name and the statistics of a capture file.
     fn of_capture(&self) -> miette::Result<(String, Vec<StatisticRow>)> {
         let file = File::open(&self.subject).into_diagnostic();
         let file = file.wrap_err_with(|| format!("cannot read {}", self.subject))?;

@@ -226,6 +226,7 @@ const fn key(name: &'static str, values: &'static str, what: &'static str) -> Na
     }
 }
 
+/// Returns whether the rules come from a pipeline.
 const fn is_pipeline(source: &SourceName) -> bool {
     matches!(source, SourceName::Pipeline(_) | SourceName::PipelineFile(_))
 }
@@ -270,6 +271,7 @@ fn sizes(text: &str) -> Option<FlowSizes> {
     })
 }
 
+/// Formats the distribution of flow sizes.
 fn show_sizes(sizes: FlowSizes) -> String {
     match sizes {
         FlowSizes::Caida => "caida".to_owned(),
@@ -295,6 +297,7 @@ fn bytes(text: &str) -> Option<PacketSizes> {
     })
 }
 
+/// Formats the distribution of packet sizes.
 fn show_bytes(bytes: PacketSizes) -> String {
     match bytes {
         PacketSizes::Imix => "imix".to_owned(),
@@ -309,6 +312,7 @@ fn gaps(text: &str) -> Option<Gaps> {
     all.into_iter().find(|gaps| show_gaps(*gaps) == text)
 }
 
+/// Returns the word for the distribution of gaps.
 const fn show_gaps(gaps: Gaps) -> &'static str {
     match gaps {
         Gaps::Caida => "caida",

@@ -133,6 +133,7 @@ fn as_digits(text: &str) -> Option<String> {
     positive(&digits, FLOWS_MAX).map(|_| digits)
 }
 
+/// Returns whether a text begins with a digit.
 fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|character: char| character.is_ascii_digit())
 }

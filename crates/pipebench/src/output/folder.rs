@@ -52,6 +52,7 @@ impl OutputFolder {
             .map_err(|error| OutputError::new("move files into", &self.path, error))
     }
 
+    /// Removes the former files, then moves the new ones to their places.
     fn replace_files(&self, manifest: &str, old: &[String]) -> io::Result<()> {
         for name in std::iter::once(manifest).chain(old.iter().map(String::as_str)) {
             if is_name(name) {
@@ -71,6 +72,7 @@ fn is_name(name: &str) -> bool {
     matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
 }
 
+/// Removes a file, if it exists.
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

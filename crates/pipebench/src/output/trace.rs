@@ -60,6 +60,7 @@ impl PacketTrace {
         Ok(trace)
     }
 
+    /// Adds the bytes of a frame, and returns its number.
     fn add_frame(&mut self, bytes: &[u8]) -> u32 {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);

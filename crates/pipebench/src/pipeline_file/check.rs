@@ -21,6 +21,7 @@ pub(super) fn check(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     check_reachable(pipeline, start)
 }
 
+/// Refuses two tables with one id, and edges to unknown tables.
 fn check_tables(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     let mut known = BTreeSet::new();
     for (index, table) in pipeline.tables.iter().enumerate() {
@@ -42,6 +43,7 @@ fn check_tables(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     Ok(())
 }
 
+/// Returns the only table at which traversals start.
 fn check_start(pipeline: &PipelineFile) -> Result<u8, Inconsistency> {
     let start = pipeline.traversals.first().map(|first| first.steps.first().map(|step| step.table));
     let missing = || FilePart::Traversals.inconsistency(PipelineFault::NoTraversal);
@@ -64,6 +66,7 @@ fn check_start(pipeline: &PipelineFile) -> Result<u8, Inconsistency> {
     start.ok_or_else(missing)
 }
 
+/// Refuses a traversal that the tables do not allow.
 fn check_traversal(
     pipeline: &PipelineFile,
     traversal: &PipelineTraversal,
@@ -144,6 +147,7 @@ fn loop_error(pipeline: &PipelineFile, tables: Vec<u8>) -> Inconsistency {
     FilePart::Edge(index).inconsistency(PipelineFault::Loop { tables })
 }
 
+/// Returns the edges between some tables.
 fn edges_within<'a>(
     pipeline: &'a PipelineFile,
     tables: &'a BTreeSet<u8>,
@@ -152,6 +156,7 @@ fn edges_within<'a>(
     edges.filter(|(from, to)| from != to && tables.contains(from) && tables.contains(to))
 }
 
+/// Refuses a table that the start does not reach.
 fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), Inconsistency> {
     let mut reached = BTreeSet::from([start]);
     loop {

@@ -269,6 +269,7 @@ fn offset_of(text: &str, line: usize, column: usize) -> usize {
     (0..=offset).rev().find(|offset| text.is_char_boundary(*offset)).unwrap_or(0)
 }
 
+/// Formats a list of tables as a path.
 fn path_text(tables: &[u8]) -> String {
     tables.iter().map(u8::to_string).collect::<Vec<_>>().join(" -> ")
 }

@@ -90,6 +90,7 @@ fn count_traversals(pipeline: &PipelineFile, edge: &Edge) -> usize {
     pipeline.traversals.iter().filter(|traversal| takes(traversal.path().collect())).count()
 }
 
+/// Draws the arrow of an edge.
 fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (GridCell, GridCell), taken: usize) {
     let middle = |(_, column): GridCell| MARGIN + column * COLUMN + BOX_WIDTH / 2;
     let top = |(row, _): GridCell| MARGIN + row * ROW;
@@ -131,6 +132,7 @@ fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (GridCell, GridCell), ta
     }
 }
 
+/// Draws the box of a table.
 fn draw_table(svg: &mut String, table: &PipelineTable, (row, column): GridCell) {
     let (x, y) = (MARGIN + column * COLUMN, MARGIN + row * ROW);
     let fields: Vec<&str> = table.match_fields.iter().map(super::Field::name).collect();
@@ -155,6 +157,7 @@ fn draw_table(svg: &mut String, table: &PipelineTable, (row, column): GridCell) 
     );
 }
 
+/// Replaces the characters that have a meaning in SVG.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -105,6 +105,7 @@ impl SwitchDump {
 }
 
 impl DumpTable {
+    /// Describes a table by its rules: the fields, masks and next tables.
     fn of(id: u8, rules: &[&FlowMod]) -> Self {
         let mut masks: Vec<&SparseMask> = rules.iter().map(|rule| rule.matching.mask()).collect();
         masks.sort_unstable_by_key(|mask| mask.iter().collect::<Vec<_>>());
@@ -174,6 +175,7 @@ fn is_heading(line: &str) -> bool {
         || line.starts_with("OFPST_FLOW reply")
 }
 
+/// Parses a line of a dump of rules.
 fn read_rule(line: &str, number: usize, offset: usize) -> Result<FlowMod, DumpError> {
     parse_rule(FlowModCommand::Add, line.trim_end(), &NoPortNames).map_err(|source| {
         let before = line.get(..source.span.start).unwrap_or(line);

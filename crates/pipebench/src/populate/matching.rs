@@ -123,6 +123,7 @@ impl MatchText {
         all
     }
 
+    /// Returns the match with all its parts.
     fn finish(self) -> StepMatch {
         StepMatch { text: self.items.join(","), weight: self.weight }
     }

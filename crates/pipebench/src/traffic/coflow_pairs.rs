@@ -50,6 +50,7 @@ impl<'a> CoflowPairs<'a> {
         pairs
     }
 
+    /// Chooses a source for each mapper of the coflow.
     fn choose_sources(&mut self, stream: &mut RandomStream) {
         let source = |mapper: &u32| {
             let rack = mapper % (MACHINES / MACHINES_PER_RACK);

@@ -83,6 +83,7 @@ impl CoflowTrace {
 }
 
 impl RecordedCoflow {
+    /// Parses a coflow of a trace.
     fn parse(text: &str, racks: u64) -> Result<Self, &'static str> {
         let mut words = text.split_whitespace();
         number(&mut words, "the number of the coflow is missing")?;

@@ -87,6 +87,7 @@ const FIRST_FRAGMENT: u8 = 1;
 /// The value of the field `nw_frag` in a later fragment.
 const LATER_FRAGMENT: u8 = 3;
 
+/// Appends the Ethernet header and the VLAN tags.
 fn put_ethernet(key: &FlowKey, frame: &mut Vec<u8>) {
     put(frame, &low::<6>(key.field(FieldId::EthDst)));
     put(frame, &low::<6>(key.field(FieldId::EthSrc)));
@@ -115,6 +116,7 @@ fn put_labels(key: &FlowKey, frame: &mut Vec<u8>) {
     }
 }
 
+/// Appends an ARP message.
 fn put_arp(key: &FlowKey, frame: &mut Vec<u8>) {
     put(frame, &[0, 1, 8, 0, 6, 4]);
     put(frame, &low::<2>(key.field(FieldId::ArpOp)));
@@ -124,6 +126,7 @@ fn put_arp(key: &FlowKey, frame: &mut Vec<u8>) {
     put(frame, &low::<4>(key.field(FieldId::ArpTpa)));
 }
 
+/// Appends an IPv4 packet.
 fn put_ipv4(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), FrameError> {
     const HEADER: usize = 20;
     /// Offset of the checksum in the IPv4 header.
@@ -154,6 +157,7 @@ fn put_ipv4(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), Fra
     Ok(())
 }
 
+/// Appends an IPv6 packet.
 fn put_ipv6(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), FrameError> {
     const HEADER: usize = 40;
     if key.field(FieldId::Ipv6Exthdr) != 0 || key.field(FieldId::NwFrag) != 0 {
@@ -278,10 +282,12 @@ fn put(frame: &mut Vec<u8>, bytes: &[u8]) {
     frame.extend_from_slice(bytes);
 }
 
+/// Writes 16 bits at an offset.
 fn set_word(frame: &mut [u8], at: usize, value: u16) {
     overwrite(frame, at, &value.to_be_bytes());
 }
 
+/// Writes bytes at an offset.
 fn overwrite(frame: &mut [u8], at: usize, bytes: &[u8]) {
     let target = frame.get_mut(at..).unwrap_or_default();
     target.iter_mut().zip(bytes).for_each(|(target, byte)| *target = *byte);
@@ -304,6 +310,7 @@ fn low<const N: usize>(value: u128) -> [u8; N] {
     bytes.last_chunk().copied().unwrap_or([0; N])
 }
 
+/// Returns the upper and the lower half of a word.
 #[expect(clippy::cast_possible_truncation, reason = "each half has 32 bits")]
 const fn halves(word: u64) -> [u32; 2] {
     [(word >> 32) as u32, word as u32]

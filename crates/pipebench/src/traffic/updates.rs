@@ -169,6 +169,7 @@ impl UpdatePlan {
 }
 
 impl UpdateOperation {
+    /// Returns the operation that takes this one back.
     const fn opposite(self) -> Self {
         match self {
             Self::Add => Self::Delete,

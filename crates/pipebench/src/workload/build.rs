@@ -173,6 +173,7 @@ struct RulesAndFlows {
 }
 
 impl RulesAndFlows {
+    /// Generates the rules and flows that a name describes.
     fn of(
         name: &WorkloadName,
         trace: Option<&CoflowTrace>,
@@ -193,6 +194,7 @@ impl RulesAndFlows {
         Ok(Self { rules, classes, filled, left_out, flows })
     }
 
+    /// Generates the rules and flows of coflows.
     fn of_coflows(name: &WorkloadName, trace: Option<&CoflowTrace>) -> Result<Self, TrafficError> {
         let coflowiness = f64::from(name.coflowiness) / 100.0;
         let seed = name.seed_of().child("flows");
@@ -200,6 +202,7 @@ impl RulesAndFlows {
         Ok(Self::of_one_table(coflow_rules(), "services", flows))
     }
 
+    /// Generates the rules and flows of a collective operation.
     fn of_collective(name: &WorkloadName) -> Self {
         let flows = collective_flows(name.flows, name.pattern);
         Self::of_one_table(collective_rules(), "hosts", flows)

@@ -187,6 +187,7 @@ impl Workload {
         ]
     }
 
+    /// Returns the statistics of coflows, beside published figures.
     fn coflow_figures(&self) -> Vec<StatisticRow> {
         if self.name().source != SourceName::Coflow {
             return Vec::new();

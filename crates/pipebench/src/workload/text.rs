@@ -69,6 +69,7 @@ impl Workload {
         batch.map_or(Ok(()), |batch| self.write_batch(number, batch, out))
     }
 
+    /// Writes a batch of rule changes.
     fn write_batch(
         &self,
         number: usize,
@@ -143,6 +144,7 @@ fn quote(value: &str) -> Cow<'_, str> {
     }
 }
 
+/// Formats a MAC address.
 fn mac(value: u128) -> String {
     let bytes = value.to_be_bytes();
     let bytes = bytes.last_chunk::<6>().copied().unwrap_or_default();

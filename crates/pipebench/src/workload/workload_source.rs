@@ -166,6 +166,7 @@ struct Filters {
 }
 
 impl Filters {
+    /// Reads or generates the filters that a name describes.
     fn of(
         filters: &FilterName,
         name: &WorkloadName,
@@ -181,6 +182,7 @@ impl Filters {
         Self::generate(&set.parameters(), name, progress)
     }
 
+    /// Reads the filters of a file.
     fn of_file(
         input: &Input,
         name: &WorkloadName,
@@ -198,6 +200,7 @@ impl Filters {
         Ok(Self { all, are_made: false })
     }
 
+    /// Generates filters from parameters.
     fn generate(
         parameters: &Parameters,
         name: &WorkloadName,

@@ -211,10 +211,12 @@ fn flag(setting: &'static str, value: &str) -> Result<bool, SwitchError> {
     parse_value(setting, value, "true or false")
 }
 
+/// Parses an interval in milliseconds.
 fn parse_milliseconds(setting: &'static str, value: &str) -> Result<u32, SwitchError> {
     parse_value(setting, value, "a number of milliseconds, at most 4294967")
 }
 
+/// Parses the value of a BFD setting.
 fn parse_value<T: std::str::FromStr>(
     setting: &'static str,
     value: &str,

@@ -154,6 +154,7 @@ impl Config {
         Ok(())
     }
 
+    /// Refuses numbers outside of their ranges.
     fn check_ranges(&self) -> Result<(), ConfigError> {
         let range = ConfigError::check_range;
         let (threads, caches) = (&self.threads, &self.caches);
@@ -230,6 +231,7 @@ impl Config {
         Ok(())
     }
 
+    /// Refuses settings of predictors outside of their ranges.
     fn check_foresight(&self) -> Result<(), ConfigError> {
         let own = &self.foresight;
         let range = ConfigError::check_range;

@@ -29,10 +29,12 @@ impl BridgeOptions {
         Ok(())
     }
 
+    /// Parses an address of a controller or listener of the bridge.
     fn endpoint(&self, list: EndpointList, text: &str) -> Result<ControllerEndpoint, SwitchError> {
         list.parse(text).map_err(|source| self.endpoint_error(source))
     }
 
+    /// Returns the error of an address of the bridge.
     fn endpoint_error(&self, source: EndpointError) -> SwitchError {
         SwitchError::ControllerEndpoint { bridge: self.name.clone(), source }
     }

@@ -117,6 +117,7 @@ impl QosOptions {
         }
     }
 
+    /// Returns the rule that the queues break, if they break one.
     fn check_queues(&self) -> Result<(), &'static str> {
         let has_default = self.queues.iter().any(|queue| queue.id == 0);
         if self.queues.len() + usize::from(!has_default) > HtbOptions::QUEUES_MAX {
@@ -194,6 +195,7 @@ const fn is_amount(amount: u64) -> bool {
     amount > 0 && amount <= QosOptions::AMOUNT_MAX
 }
 
+/// Returns a value, or a default for zero.
 const fn non_zero_or(value: u64, default: u64) -> u64 {
     if value == 0 { default } else { value }
 }

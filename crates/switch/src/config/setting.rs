@@ -482,6 +482,7 @@ impl<'a> SettingValue<'a> {
         self.value.parse().map_err(|_| self.out_of_range("true or false"))
     }
 
+    /// Returns the value as text.
     #[expect(clippy::unnecessary_wraps, reason = "all parsers have the same signature")]
     fn text(self) -> Result<String, SwitchError> {
         Ok(self.value.to_owned())
@@ -512,6 +513,7 @@ impl<'a> SettingValue<'a> {
         self.word(range).map(Some)
     }
 
+    /// Returns the error of a value outside of a range.
     fn out_of_range(self, range: &'static str) -> SwitchError {
         SwitchError::Range { setting: self.setting, value: self.value.to_owned(), range }
     }

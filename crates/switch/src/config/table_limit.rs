@@ -46,6 +46,7 @@ impl BridgeOptions {
     }
 }
 
+/// Parses the limit of a table, such as `3:1000:evict`.
 fn parse(text: &str) -> Option<(TableId, TableLimit)> {
     let mut parts = text.split(':');
     let table = TableId::new(parts.next()?.parse().ok()?)?;

@@ -32,6 +32,7 @@ impl BridgeOptions {
     }
 }
 
+/// Parses the name of a table, after its number.
 fn parse(text: &str) -> Option<(TableId, &str)> {
     let (table, name) = text.split_once(':')?;
     let is_legal = |byte: u8| byte.is_ascii_graphic() && byte != b',';

@@ -76,6 +76,7 @@ impl Structure {
         changes.iter().for_each(MirrorChange::log);
     }
 
+    /// Copies the options of a bridge.
     fn bridge_options(&self, name: &str) -> Result<(BridgeId, BridgeOptions), SwitchError> {
         let bridges = self.bridges.lock();
         let bridge = bridges.find(name)?;

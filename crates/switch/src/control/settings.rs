@@ -91,6 +91,7 @@ impl Structure {
         Ok(is_new)
     }
 
+    /// Checks changed settings, and applies them to the running switch.
     async fn put_in_force(&self, settings: &ChangedSettings<Config>) -> Result<(), SwitchError> {
         let before = self.config.lock().clone();
         let mut changed = before.clone();

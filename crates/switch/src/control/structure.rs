@@ -465,6 +465,7 @@ impl Structure {
         }
     }
 
+    /// Sends a control event to its receiver.
     pub(super) async fn notify(&self, event: ControlEvent) {
         // The receiver is closed only while the switch is being dropped.
         let _ = self.events.send(event).await;

@@ -43,6 +43,7 @@ impl ActionWriter<'_> {
         parts.join(",")
     }
 
+    /// Appends the text of an action.
     fn write(&self, action: &DatapathAction, key: &FlowKey, parts: &mut Vec<String>) {
         match action {
             DatapathAction::SetHeader(set) => write_set(set, key, parts),
@@ -98,6 +99,7 @@ pub(super) fn recirc(id: u32) -> String {
     format!("recirc({})", hex(id.into()))
 }
 
+/// Formats the action that adds a VLAN tag.
 fn push_vlan(tpid: u16, tci: u16) -> String {
     let (vid, pcp) = (tci & 0xfff, tci >> 13);
     match tpid {

@@ -86,6 +86,7 @@ pub(super) fn hex(value: u128) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }
 
+/// Formats a MAC address.
 fn mac(value: u128) -> String {
     let [.., a, b, c, d, e, f] = value.to_be_bytes();
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")

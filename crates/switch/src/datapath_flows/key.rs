@@ -216,6 +216,7 @@ pub(super) fn transport(fields: MaskedFields<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
+/// Formats a match on TCP flags.
 fn tcp_flags(fields: MaskedFields<'_>) -> Option<String> {
     let field = FieldId::TcpFlags;
     let (value, mask) = (fields.key.field(field), fields.mask.field(field));

@@ -16,6 +16,7 @@ pub(super) struct DatapathPorts {
 }
 
 impl DatapathPorts {
+    /// Collects the datapath ports of all bridges.
     pub(super) fn of(bridges: &BridgeRegistry, with_names: bool) -> Self {
         let (mut by_number, mut by_bridge) = (BTreeMap::new(), BTreeMap::new());
         for bridge in bridges.iter() {

@@ -193,6 +193,7 @@ impl<'a> DatapathReader<'a> {
         (owner < self.control.plane.threads_count()).then_some(owner)
     }
 
+    /// Formats an entry as a datapath flow.
     fn write_flow(
         &self,
         entry: &DumpedEntry,
@@ -325,6 +326,7 @@ impl<'a> DatapathReader<'a> {
 }
 
 impl PacketThreadCounters {
+    /// Reads the counters of a packet thread.
     fn of(counters: &ThreadCounters) -> Self {
         let (megaflow, signature) = (counters.megaflow.hits.get(), counters.signature.hits.get());
         Self {

@@ -302,6 +302,7 @@ impl Application<'_> {
         }
     }
 
+    /// Records the outcome of a change for its object.
     fn note_outcome(&mut self, change: &StateChange, outcome: ObjectOutcome) {
         let (object, change) = (change.object(), change.description());
         self.report.objects.push(ObjectReport { object, change, outcome });
@@ -405,6 +406,7 @@ impl Application<'_> {
         }
     }
 
+    /// Opens a port, with its former number if that is free.
     async fn open_with_number(
         &mut self,
         bridge: &str,
@@ -437,6 +439,7 @@ impl Application<'_> {
         added
     }
 
+    /// Opens a port of a bridge.
     async fn open_port(
         &self,
         bridge: &str,
@@ -562,6 +565,7 @@ impl Application<'_> {
         bridges.find(bridge).map(|own| own.settings.bonds.clone()).unwrap_or_default()
     }
 
+    /// Returns the origin of the settings that are applied.
     const fn origin(&self) -> SettingOrigin {
         match self.policy {
             ApplyPolicy::Once => SettingOrigin::Operator,

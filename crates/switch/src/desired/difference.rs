@@ -279,6 +279,7 @@ impl<'a> PortPairs<'a> {
         Self { old, new, replaced }
     }
 
+    /// Returns the names of the ports that are removed and added again.
     fn removed_ports(&self) -> impl Iterator<Item = &'a str> {
         self.replaced.iter().copied()
     }
@@ -305,6 +306,7 @@ impl<'a> PortPairs<'a> {
     }
 }
 
+/// Returns the name of a port.
 fn port_name<'a>((_, port): &(&'a str, &'a DeclaredPort)) -> &'a str {
     port.options.name.as_str()
 }
@@ -360,6 +362,7 @@ impl ApplyPolicy {
         }
     }
 
+    /// Returns the former number of a port; zero if it has none.
     const fn last_number(self, port: &DeclaredPort) -> u32 {
         match self {
             Self::Once => 0,

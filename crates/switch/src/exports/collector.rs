@@ -183,6 +183,7 @@ impl Collector {
         self.changed.notify_one();
     }
 
+    /// Returns whether the collector gets no more datagrams.
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }
@@ -279,6 +280,7 @@ impl Collector {
         }
     }
 
+    /// Asks for the templates again, if a new socket needs them.
     fn ask_for_templates(&self, state: &mut CollectorState) {
         state.needs_templates = self.templates == TemplateUse::EachSocket;
         self.progress.notify_one();
@@ -363,6 +365,7 @@ impl Collector {
         }
     }
 
+    /// Returns the error of the socket, with advice.
     fn fault_text(&self) -> Option<String> {
         let state = self.state.lock();
         let (CollectorFault::NotOpened(error) | CollectorFault::NotSent(error)) =
@@ -375,6 +378,7 @@ impl Collector {
         ))
     }
 
+    /// Logs that the collector is reachable again, or not any more.
     fn log_reachable(&self, is_reachable: bool) {
         if is_reachable {
             info!("{}: collector {} is reachable again", self.owner, self.address);

@@ -59,6 +59,7 @@ impl ExportCollectors {
         }
     }
 
+    /// Starts to send to a collector.
     fn start(&self, address: SocketAddr) -> RunningCollector {
         let Self { owner, templates, totals, progress, .. } = self;
         let collector = Arc::new(Collector::new(address, owner, *templates, totals, progress));

@@ -31,6 +31,7 @@ pub(super) struct ExportCounts {
 }
 
 impl ExportTotals {
+    /// Returns the counts of datagrams and losses.
     pub(super) fn counts(&self) -> ExportCounts {
         *self.0.lock()
     }

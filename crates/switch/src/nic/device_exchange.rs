@@ -130,6 +130,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         (exchange, SuccessorSender { next: sender, pending })
     }
 
+    /// Takes the next device, if the control plane has given one.
     fn take_successor(&mut self) {
         while let Ok(Successor { target, before }) = self.next.try_recv() {
             match self.device.take() {
@@ -140,6 +141,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         }
     }
 
+    /// Replaces the device, and keeps the former one until it is drained.
     fn replace_device(&mut self, target: T, before: PredecessorState) {
         let under_way = std::mem::take(&mut self.under_way);
         let held = std::mem::take(&mut self.held);
@@ -207,6 +209,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         });
     }
 
+    /// Updates the state of the exchange by an event of the device.
     fn handle_event(&mut self, event: &OffloadEvent) {
         match event {
             OffloadEvent::Completed { ticket, result } => {

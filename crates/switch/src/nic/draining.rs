@@ -64,6 +64,7 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         !is_over && now < self.until
     }
 
+    /// Handles an event of the device that is drained.
     fn handle_event(&mut self, event: OffloadEvent) {
         match event {
             OffloadEvent::Completed { ticket, result } => {

@@ -61,6 +61,7 @@ pub(crate) struct OffloadLayout {
 }
 
 impl OffloadLayout {
+    /// Returns the stages that the settings request.
     pub(crate) const fn of(config: &config::OffloadOptions) -> Self {
         Self { stages: config.stages, stage_entries: config.stage_entries }
     }
@@ -270,6 +271,7 @@ impl NicFront {
         if config.kind == OffloadKind::Embedded && has_it { state.embedded.take() } else { None }
     }
 
+    /// Starts the embedded NIC with its server.
     async fn start(&self, config: &config::OffloadOptions) -> Result<Embedded, SwitchError> {
         let system = |error: Box<dyn std::error::Error + Send + Sync>| SwitchError::System {
             doing: "start the embedded NIC".to_owned(),

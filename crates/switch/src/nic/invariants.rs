@@ -107,6 +107,7 @@ enum NicEvent {
     DeviceExchange { before: PredecessorState, is_other: bool, seed: u64 },
 }
 
+/// Returns any event of a NIC.
 fn event() -> impl Strategy<Value = NicEvent> {
     let changing =
         generate::change().prop_filter("versions are kept", |op| !matches!(op, Op::Reclaim));
@@ -122,6 +123,7 @@ fn event() -> impl Strategy<Value = NicEvent> {
     ]
 }
 
+/// Returns any faults of a device.
 fn chaos() -> impl Strategy<Value = ChaosSettings> {
     let often = || prop_oneof![2 => Just(0_u8), 1 => 16..=128_u8];
     let rare = prop_oneof![2 => Just(0_u8), 1 => 8..=64_u8];
@@ -172,6 +174,7 @@ fn clear_hidden_state(key: &mut FlowKey) {
     key.set_in_port(in_port);
 }
 
+/// Returns a device in software.
 fn software_device() -> SoftwareDevice {
     SoftwareDevice::new(4, 20)
 }
@@ -215,6 +218,7 @@ impl OffloadFixture {
         fixture
     }
 
+    /// Replaces the device.
     fn exchange(&mut self, before: PredecessorState, seed: Option<u64>) {
         let next = seed.map(|seed| {
             let chaos = Chaos::new(software_device(), self.chaos, seed);
@@ -227,6 +231,7 @@ impl OffloadFixture {
         self.replaced.extend(left.filter(|_| before == PredecessorState::Runs));
     }
 
+    /// Executes an event.
     fn apply(&mut self, event: NicEvent) {
         match event {
             NicEvent::Packet(mut key) => {
@@ -256,6 +261,7 @@ impl OffloadFixture {
         }
     }
 
+    /// Sends a change to the coordinator.
     fn send_change(&mut self, change: &Change) {
         self.coordinator.take_reports();
         if change.version > self.coordinator.version() {
@@ -263,11 +269,13 @@ impl OffloadFixture {
         }
     }
 
+    /// Runs one iteration of the agent.
     fn run_iteration(&mut self) {
         self.owner.run_iteration(self.now);
         self.coordinator.run_iteration();
     }
 
+    /// Returns the rules that the device has.
     fn held_rules(&self) -> Vec<(StageId, LtmRule)> {
         let Some(device) = &self.device else { return Vec::new() };
         let mut device = device.lock();
@@ -275,6 +283,7 @@ impl OffloadFixture {
         sort_rules(entries.map(|entry| (entry.stage, (*entry.rule).clone())))
     }
 
+    /// Returns whether the device may forward by stale entries.
     fn is_stale(&self) -> bool {
         self.handle.status().state.is_stale()
     }
@@ -341,6 +350,7 @@ fn seed() -> u64 {
     std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default()
 }
 
+/// Sorts rules, so that two lists can be compared.
 fn sort_rules(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {
     let mut rules: Vec<_> = rules.collect();
     rules.sort_by_key(|(stage, rule)| {

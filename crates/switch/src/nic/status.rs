@@ -130,6 +130,7 @@ impl NicStatus {
 }
 
 impl NicTraffic {
+    /// Reads the counters of the NIC.
     fn of(traffic: &NicCounters) -> Self {
         let dropped =
             NicDropReason::ALL.iter().map(|reason| (reason.name(), traffic.dropped(*reason)));

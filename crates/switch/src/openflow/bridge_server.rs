@@ -233,6 +233,7 @@ fn pause(server: &OpenFlowServer<BridgeHost>, endpoint: ControllerEndpoint) {
     }
 }
 
+/// Returns the time of the next attempt to connect.
 fn next_attempt(server: &OpenFlowServer<BridgeHost>) -> Time {
     server.host().now().after(LISTEN_RETRY)
 }
@@ -247,6 +248,7 @@ fn blocks(open: ControllerEndpoint, wanted: ControllerEndpoint) -> bool {
     }
 }
 
+/// Returns whether another process uses the address.
 fn is_in_use(error: &SwitchError) -> bool {
     matches!(error, SwitchError::System { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
 }

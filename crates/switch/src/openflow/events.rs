@@ -88,6 +88,7 @@ struct StatusChanges {
 }
 
 impl StatusChanges {
+    /// Returns whether the status of any port changed.
     fn has_ports(&self) -> bool {
         *self.ports.lock() != StatusPorts::default()
     }
@@ -140,6 +141,7 @@ pub(crate) struct RemovedRule {
 }
 
 impl ChangedPorts {
+    /// Records that a port changed.
     pub(crate) fn add(&self, bridge: BridgeId, port: PortNo) {
         self.ports.lock().insert((bridge, port));
         self.came.notify_one();
@@ -195,6 +197,7 @@ impl ChangedPorts {
 }
 
 impl Removals {
+    /// Adds removed rules, and wakes the task that reports them.
     pub(crate) fn add(&self, removed: Vec<RemovedRule>) {
         if !removed.is_empty() {
             self.waiting.lock().extend(removed);

@@ -51,6 +51,7 @@ const VIRTUAL_LINK: u32 = 1 << 6 | 1 << 11;
 const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
 
 impl BridgeHost {
+    /// Returns the ports of the newest version.
     fn ports_now(&self) -> Arc<[Arc<PortInfo>]> {
         self.plane.pipeline().ports(self.bridge).unwrap_or_else(|| Arc::new([]))
     }

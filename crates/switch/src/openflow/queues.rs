@@ -22,6 +22,7 @@ pub(super) fn statistics(
     ports.flat_map(|port| port_statistics(port, now)).collect()
 }
 
+/// Returns the descriptions of the egress queues of a port.
 fn port_descriptions(port: &BridgePort) -> Vec<QueueDescription> {
     let Some(htb) = port.htb() else { return Vec::new() };
     let tenths = |rate: u64| {
@@ -38,6 +39,7 @@ fn port_descriptions(port: &BridgePort) -> Vec<QueueDescription> {
     htb.queues.iter().map(description).collect()
 }
 
+/// Returns the statistics of the egress queues of a port.
 fn port_statistics(port: &BridgePort, now: Time) -> Vec<QueueStatistics> {
     let Some(queues) = port.egress_queues() else { return Vec::new() };
     let duration = now.since(queues.created);

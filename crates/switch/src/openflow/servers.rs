@@ -236,10 +236,12 @@ impl OpenFlowServers {
         }
     }
 
+    /// Returns the server of a bridge.
     fn server(&self, id: BridgeId) -> Option<Arc<OpenFlowServer<BridgeHost>>> {
         self.servers.lock().get(&id).map(|side| Arc::clone(&side.server))
     }
 
+    /// Passes a packet-in to the controllers of its bridge.
     fn publish_packet(&self, packet: PuntedPacket) {
         let mut servers = self.servers.lock();
         let end = match servers.get_mut(&packet.punt.bridge) {
@@ -258,12 +260,14 @@ impl OpenFlowServers {
         end.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Reports the status of a port to controllers, by its number.
     fn notify_port(&self, id: BridgeId, number: PortNo, reason: PortStatusReason) {
         if let Some(port) = self.bridges.port_info(id, number) {
             self.publish_port(id, &port, reason);
         }
     }
 
+    /// Reports the status of a port to the controllers of its bridge.
     fn publish_port(&self, id: BridgeId, port: &PortInfo, reason: PortStatusReason) {
         if let Some(server) = self.server(id) {
             let port = BridgeHost::describe(port);

@@ -153,6 +153,7 @@ impl BondState {
         events
     }
 
+    /// Assigns buckets to enabled members, and balances their loads.
     fn update_buckets(&mut self, options: &BondOptions, now: Time, events: &mut Vec<BondEvent>) {
         let has_partner = self.lacp.as_ref().is_none_or(LacpActor::is_negotiated);
         if options.mode.hash().is_none() || !has_partner {

@@ -290,6 +290,7 @@ impl Bridges {
         self.with_port(id, number, |port| self.store_port_config(id, port, config));
     }
 
+    /// Stores the configuration of a port, and notes a change of `port_down`.
     fn store_port_config(&self, id: BridgeId, port: &mut BridgePort, config: PortConfig) {
         let before = std::mem::replace(&mut port.config, config);
         if before.port_down != config.port_down {

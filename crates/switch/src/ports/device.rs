@@ -440,6 +440,7 @@ async fn run(port: &str, work: Option<DeviceWork>) -> Result<(), SwitchError> {
     done.map_err(|source| device_error(port, source))
 }
 
+/// Returns the error of a device of a port.
 fn device_error(port: &str, source: io::Error) -> SwitchError {
     SwitchError::System { doing: format!("change the device of port {port}"), source }
 }

@@ -56,6 +56,7 @@ pub(crate) struct TakenLacpKeys {
 }
 
 impl TakenLacpKeys {
+    /// Returns whether a bond uses a key.
     fn contains(&self, key: NonZeroU16) -> bool {
         self.configured.contains(&key) || self.chosen.contains(&key)
     }

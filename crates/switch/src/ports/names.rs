@@ -38,6 +38,7 @@ impl BridgeNames {
         self.member(number).is_some_and(|member| member.lacp == LacpAdmission::None)
     }
 
+    /// Returns the bond of a port, if the port is a member of one.
     fn member(&self, number: PortNo) -> Option<&BondMember> {
         self.ports().find(|port| port.number == number)?.bond.as_ref()
     }
@@ -62,6 +63,7 @@ impl BridgeNames {
         listed(names.iter().map(String::as_str))
     }
 
+    /// Returns the ports of the bridge.
     fn ports(&self) -> impl Iterator<Item = &PortInfo> {
         self.ports.iter().flat_map(|ports| ports.iter()).map(|port| &**port)
     }

@@ -57,11 +57,13 @@ impl BridgeState {
         self.ports.get(*self.numbers.get(name)?)
     }
 
+    /// Adds a port, and its name.
     fn insert_port(&mut self, port: BridgePort) {
         self.numbers.insert(port.settings.name.clone(), port.number);
         self.ports.insert(port);
     }
 
+    /// Removes a port, and its name.
     fn remove_port(&mut self, number: PortNo) -> Option<BridgePort> {
         let port = self.ports.remove(number)?;
         self.numbers.remove(&port.settings.name);

@@ -290,6 +290,7 @@ impl Switch {
         self.bridges_where(Some(names))
     }
 
+    /// Returns the status of all bridges, or of those with some names.
     fn bridges_where(&self, names: Option<&BTreeSet<String>>) -> Vec<BridgeStatus> {
         self.bridges_and_losses(names).0
     }
@@ -475,6 +476,7 @@ impl PortTotals {
     }
 }
 
+/// Returns the status of a port.
 fn port_status(
     bridges: &BridgeRegistry,
     bridge: &str,

@@ -83,6 +83,7 @@ pub struct RuleSpaceStatus {
 }
 
 impl RuleSpaceStatus {
+    /// Computes the rule-space coverage of the entries.
     fn of(entries: &[DumpedEntry]) -> Self {
         let links: Vec<CoverageLink> = entries.iter().filter_map(|entry| entry.link).collect();
         let Coverage { chains, pairs, published } = Coverage::of(&links);

@@ -126,6 +126,7 @@ pub struct TableEvictions {
 }
 
 impl LatencyStatus {
+    /// Returns the percentiles of a histogram.
     pub(crate) fn of(histogram: &Histogram) -> Self {
         // 64 bits of nanoseconds last for 584 years.
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -176,6 +177,7 @@ impl EvictionStatus {
     }
 }
 
+/// Returns the number of evictions by changes of each table.
 fn evictions_by_table(coordinator: &EvictionCoordinator) -> BTreeMap<(BridgeId, TableId), u64> {
     coordinator.record().evictions_by_table().clone()
 }

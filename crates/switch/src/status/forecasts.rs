@@ -80,6 +80,7 @@ pub struct ForecastSourceStatus {
 }
 
 impl ForecastStatus {
+    /// Reads the status of the forecasts.
     pub(crate) fn of(plane: &DataPlane) -> Self {
         let foresight = plane.foresight();
         let (observed, not_observed) = foresight.observed();
@@ -152,6 +153,7 @@ const fn rank(state: GovernorState) -> u8 {
     }
 }
 
+/// Returns the word for the state of a predictor.
 const fn state_name(state: GovernorState) -> &'static str {
     match state {
         GovernorState::On => "on",

@@ -33,6 +33,7 @@ impl TableLink {
         bridges.iter().flat_map(|bridge| Self::of_bridge(bridge, pipeline)).collect()
     }
 
+    /// Returns the links between the tables of a bridge.
     fn of_bridge(bridge: &BridgeState, pipeline: &Pipeline) -> Vec<Self> {
         let tables = pipeline.table_stats(bridge.id);
         if tables.iter().map(|table| table.rules_count).sum::<usize>() > RULES_MAX {

@@ -15,6 +15,7 @@ pub(crate) struct DaemonClock {
 }
 
 impl DaemonClock {
+    /// Starts the clock at zero.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub(crate) fn start() -> Self {
         Self { epoch: Instant::now() }
@@ -25,6 +26,7 @@ impl DaemonClock {
         self.epoch
     }
 
+    /// Returns the time since the start.
     pub(crate) fn now(self) -> Time {
         Time::ZERO.after(self.epoch.elapsed())
     }

@@ -259,6 +259,7 @@ impl ForesightLoop {
         has_taken || is_left
     }
 
+    /// Passes announced flows to packet threads; returns whether there were any.
     fn take_announced(&mut self) -> bool {
         let mut has_taken = false;
         while let Ok(flows) = self.announced.try_recv() {

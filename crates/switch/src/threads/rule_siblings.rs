@@ -139,6 +139,7 @@ impl RuleSiblings {
         }
     }
 
+    /// Removes a rule from its set.
     fn remove(&mut self, rule: &Rule) {
         if rule.created >= self.opened {
             self.open.retain(|_, own| own.first != rule.id);

@@ -83,6 +83,7 @@ impl<'a> Actions<'a> {
         }
     }
 
+    /// Describes one action on a traced packet.
     fn describe_one(&mut self, action: &DatapathAction, packet: &TracedPacket) -> String {
         let cut = |len: &Option<u32>| len.map_or_else(String::new, |len| format!("trunc({len}),"));
         match action {
@@ -184,11 +185,13 @@ fn describe_set(set: &Match, packet: &FlowKey) -> String {
     parts.join(",")
 }
 
+/// Returns the name of a datapath port.
 fn port_name(bridges: &BridgeRegistry, datapath: DatapathPort) -> String {
     let found = find_port(bridges, datapath);
     found.map_or_else(|| datapath.to_string(), |port| port.settings.name.clone())
 }
 
+/// Returns the port of a bridge with a datapath number.
 fn find_port(bridges: &BridgeRegistry, datapath: DatapathPort) -> Option<&BridgePort> {
     let mut ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
     ports.find(|port| port.datapath == Some(datapath))

@@ -181,6 +181,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
+    /// Returns the error of an entry that does not exist.
     fn no_such_entry(&self, entry: EntryId, other: Option<EntryId>) -> SwitchError {
         let threads = self.plane.threads_count();
         let present = match other {
@@ -207,10 +208,12 @@ impl<'a> EntryReader<'a> {
         SwitchError::NoSuchEntry { entry, present, remembered: RECENT_MAX }
     }
 
+    /// Explains the visits of an entry.
     fn explain_entry(&self, entry: &DumpedEntry) -> Trace {
         self.tracer.explain_alone(&entry.traversal, bridge_of(entry))
     }
 
+    /// Returns the status of an entry, with its explanation.
     fn entry_status(&self, entry: &DumpedEntry, trace: Trace) -> EntryStatus {
         EntryStatus {
             entry: entry.entry.to_string(),
@@ -230,6 +233,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
+    /// Explains an entry that a thread has now.
     fn explain_live(&self, entry: &DumpedEntry) -> LiveEntry {
         let mut trace = self.tracer.explain_valid(&entry.traversal, bridge_of(entry));
         let reads = entry.traversal.reads.iter().map(|object| self.explain_object(*object));
@@ -243,6 +247,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
+    /// Explains the change that evicted an entry.
     fn explain_eviction(&self, evicted: &Evicted) -> EvictedEntry {
         EvictedEntry {
             entry: evicted.entry.to_string(),
@@ -253,6 +258,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
+    /// Describes a delta of a change.
     fn explain_delta(&self, delta: &Delta) -> String {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(object) => return format!("{} changed", self.explain_object(*object)),
@@ -266,6 +272,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
+    /// Describes a rule by its bridge, table, priority and match.
     fn explain_place(&self, rule: &Rule) -> String {
         let names = BridgeNames::new(self.plane.pipeline(), rule.bridge);
         let (table, priority) = (rule.table, rule.priority.number());
@@ -275,6 +282,7 @@ impl<'a> EntryReader<'a> {
         format!("the rule table={table},priority={priority}{comma}{matching} of {bridge}")
     }
 
+    /// Describes an object that a traversal read.
     fn explain_object(&self, object: Object) -> String {
         let name = |bridge| self.name_of(bridge);
         match object {
@@ -312,6 +320,7 @@ impl<'a> EntryReader<'a> {
         if name.is_empty() { "a deleted bridge".to_owned() } else { name }
     }
 
+    /// Returns the milliseconds since a time.
     fn milliseconds_since(&self, then: Time) -> u64 {
         let passed = self.plane.now().since(then).as_millis();
         // 64 bits of milliseconds last for 584 million years.

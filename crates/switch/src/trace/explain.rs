@@ -116,6 +116,7 @@ impl<'a> Tracer<'a> {
         (1..).zip(flows).map(forecast).collect()
     }
 
+    /// Traces a packet through the tables.
     fn trace_packet(
         &self,
         packet: TracedPacket,
@@ -254,6 +255,7 @@ impl<'a> Tracer<'a> {
         visits
     }
 
+    /// Explains a visit: its table, rule and actions.
     fn explain_visit(
         &self,
         bridges: &BridgeRegistry,
@@ -277,6 +279,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
+    /// Explains which bucket of each group was chosen.
     fn explain_groups(&self, bridges: &BridgeRegistry, traversal: &Traversal) -> Vec<TraceGroup> {
         let explain = |hit: &GroupHit| {
             let names = BridgeNames::new(self.pipeline, hit.group.bridge);
@@ -292,6 +295,7 @@ impl<'a> Tracer<'a> {
         traversal.group_hits.iter().map(explain).collect()
     }
 
+    /// Describes a learn request of the packet.
     fn explain_learning(&self, learning: &Learning) -> String {
         let names = |bridge| BridgeNames::new(self.pipeline, bridge);
         match learning {
@@ -333,6 +337,7 @@ fn drop_reason(traversal: &Traversal) -> Option<&'static str> {
     Some(traversal.error.map_or(cause, DropReason::from).name())
 }
 
+/// Explains a rule.
 fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {
     TraceRule {
         matching: format_match(&rule.matching, names),
@@ -342,11 +347,13 @@ fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {
     }
 }
 
+/// Describes a meter.
 fn explain_meter(meter: &Meter) -> String {
     // The text of a meter has one line for each band; a trace has all bands in one line.
     format_meter(meter.id, &meter.config).replace("=\n", "=").replace('\n', " ")
 }
 
+/// Returns the name of a bridge.
 pub(crate) fn bridge_name(bridges: &BridgeRegistry, id: BridgeId) -> String {
     bridges.by_id(id).map(|own| own.settings.name.clone()).unwrap_or_default()
 }

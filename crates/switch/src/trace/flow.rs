@@ -30,6 +30,7 @@ impl WrittenFlow {
     }
 }
 
+/// Parses a flow as a user writes it.
 pub(super) fn read_flow(text: &str, names: &dyn PortNames) -> Result<WrittenFlow, TraceError> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     // A text of hexadecimal digits alone is never a match.
@@ -68,6 +69,7 @@ fn unknown_bits(matching: &Match) -> Vec<(FieldId, u128)> {
     masked.map(|field| (field, field.value_max() & !mask.field(field))).collect()
 }
 
+/// Returns whether the bits of a field are flags.
 fn is_flags(field: FieldId) -> bool {
     match field.info().format {
         Format::Frag | Format::TcpFlags | Format::TunFlags | Format::CtState => true,

@@ -73,6 +73,7 @@ impl TracedPacket {
         packet
     }
 
+    /// Extracts the flow key of the frame again.
     fn parse(&mut self) {
         if let Some(frame) = &self.frame {
             extract(frame, self.limit, &mut self.key);
@@ -80,6 +81,7 @@ impl TracedPacket {
     }
 }
 
+/// Applies an action that changes the frame; returns whether it does.
 fn change_frame(
     frame: &mut Vec<u8>,
     key: &mut FlowKey,

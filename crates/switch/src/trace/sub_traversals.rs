@@ -191,6 +191,7 @@ impl SubTraversalCache {
     }
 }
 
+/// Explains a sub-traversal and its LTM entry.
 fn explain_sub_traversal(
     bridges: &BridgeRegistry,
     names: &BridgeNames,

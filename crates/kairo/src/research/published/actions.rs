@@ -188,10 +188,12 @@ impl LookupPacket {
         true
     }
 
+    /// Returns whether the packet has a field.
     fn has(&self, field: FieldId) -> bool {
         prerequisite::consult(field, &self.key, &mut FlowMask::EMPTY.clone())
     }
 
+    /// Returns the value of some bits of a field.
     fn read(&self, source: Subfield) -> u128 {
         (self.key.field(source.field) & source.bits()) >> source.offset
     }
@@ -222,26 +224,31 @@ impl LookupPacket {
         }
     }
 
+    /// Returns both VLAN tags.
     const fn tags(&self) -> u64 {
         self.key.words()[VLAN]
     }
 
+    /// Adds an outer VLAN tag.
     fn push_tag(&mut self, ethertype: u16) {
         let inner = if self.tags() & OUTER_PRESENT == 0 { 0 } else { self.tags() >> 32 };
         self.key.words_mut()[VLAN] = u64::from(ethertype) << 48 | OUTER_PRESENT | inner;
     }
 
+    /// Removes the outer VLAN tag.
     fn pop_tag(&mut self) {
         if self.tags() & OUTER_PRESENT != 0 {
             self.uncover_inner_tag();
         }
     }
 
+    /// Makes the inner VLAN tag the outer one.
     fn uncover_inner_tag(&mut self) {
         let tags = self.tags();
         self.key.words_mut()[VLAN] = if tags & INNER_PRESENT == 0 { 0 } else { tags << 32 };
     }
 
+    /// Writes bits of the outer VLAN tag.
     fn set_tag(&mut self, field: FieldId, value: u128, mask: u128) {
         if self.tags() & OUTER_PRESENT == 0 {
             let is_made = match field {

@@ -72,10 +72,12 @@ struct CircuitTable {
 }
 
 impl TableStepRows {
+    /// Adds a packet to the input of the step, or removes it.
     pub(super) fn push_packet(&mut self, bridge: BridgeId, packet: PacketRow, weight: ZWeight) {
         self.packets.entry(bridge).or_default().push(Tup2(packet, weight));
     }
 
+    /// Adds a rule to the input of the step, or removes it.
     pub(super) fn push_rule(&mut self, table_key: TableKey, row: TupleRow, weight: ZWeight) {
         self.rules.entry(table_key).or_default().push(Tup2(row, weight));
     }

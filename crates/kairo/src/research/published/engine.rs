@@ -139,6 +139,7 @@ impl PublishedKairo {
         }
     }
 
+    /// Locks the tables that the circuits share.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedTables> {
         locked(&self.shared)
     }
@@ -302,6 +303,7 @@ impl PublishedKairo {
         }
     }
 
+    /// Removes a rule from the circuits.
     fn remove_rule(&mut self, rule: &Rule) {
         let rules = &mut locked(&self.shared).rules;
         let row = rules.remove(rule.id).and_then(|number| rules.row(number));

@@ -241,6 +241,7 @@ impl TrackedPackets {
         self.made_by.keys().copied()
     }
 
+    /// Returns the number of tracked packets.
     pub(super) fn len(&self) -> usize {
         self.made_by.len()
     }
@@ -312,6 +313,7 @@ impl Tracked {
 }
 
 impl TrackedSubTraversal {
+    /// Returns whether the sub-traversal visits one of some tables.
     fn visits(&self, tables: &BTreeSet<TableKey>) -> bool {
         let table_key = |visit: &Visit| (visit.bridge, visit.table);
         self.traversal.visits.iter().any(|visit| tables.contains(&table_key(visit)))

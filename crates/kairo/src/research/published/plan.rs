@@ -129,6 +129,7 @@ impl CircuitPlan {
         }
     }
 
+    /// Adds a node for a table, and returns its number.
     fn add_node(&mut self, table_key: TableKey) -> u32 {
         let position = position(self.nodes.len());
         self.nodes.push(PlanNode { table_key, next: BTreeMap::new() });

@@ -28,6 +28,7 @@ impl LookupPacket {
         Self { key, stack: Vec::new() }
     }
 
+    /// Returns the packet as rows of the circuit hold it.
     pub(super) fn to_state(&self) -> PacketState {
         let mut state = vec![0; HEAD];
         for (index, word) in self.key.words().iter().enumerate() {

@@ -211,6 +211,7 @@ impl Relational {
         self.pending_slots.clear();
     }
 
+    /// Locks the relation of the links.
     #[cfg(test)]
     pub(crate) fn relation(&self) -> std::sync::MutexGuard<'_, LinkRelation> {
         locked(&self.relation)

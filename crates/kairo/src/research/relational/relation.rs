@@ -235,10 +235,12 @@ impl LinkRelation {
         hasher.finish()
     }
 
+    /// Returns the key of a rule in the relation.
     pub(super) fn rule_key(&self, rule: RuleId) -> u64 {
         self.hashes.hash_one((LinkKeyKind::Rule, rule.number()))
     }
 
+    /// Returns the key of an object in the relation.
     pub(super) fn object_key(&self, object: &Object) -> u64 {
         self.hashes.hash_one((LinkKeyKind::Object, object))
     }

@@ -216,6 +216,7 @@ impl CollectorSetIpfix {
         }
     }
 
+    /// Returns the messages that are due.
     fn take_messages(&mut self, clock: IpfixClock) -> Vec<ExportDatagram> {
         let seconds = seconds(clock.unix_time);
         self.exporters.values_mut().flat_map(|own| own.take_messages(seconds)).collect()

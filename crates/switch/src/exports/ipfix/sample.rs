@@ -98,6 +98,7 @@ impl SampleParser {
         SampledFrame { vlan_tci, ..frame }.flow(&key, observation, now_ms)
     }
 
+    /// Extracts the flow key of a sampled frame.
     fn parse(&mut self, sampled: &SampledFrame<'_>) -> FlowKey {
         let (header, mut key) = (sampled.header, FlowKey::ZERO);
         let length = sampled.length.max(header.len());
@@ -193,16 +194,19 @@ fn transport(key: &FlowKey) -> FlowTransport {
     }
 }
 
+/// Returns a MAC address of a key.
 fn mac(key: &FlowKey, field: FieldId) -> [u8; 6] {
     let [.., a, b, c, d, e, f] = key.field(field).to_be_bytes();
     [a, b, c, d, e, f]
 }
 
+/// Returns a field of at most 8 bits.
 fn field_u8(key: &FlowKey, field: FieldId) -> u8 {
     let [.., low] = key.field(field).to_be_bytes();
     low
 }
 
+/// Returns a field of at most 16 bits.
 fn field_u16(key: &FlowKey, field: FieldId) -> u16 {
     let [.., high, low] = key.field(field).to_be_bytes();
     u16::from_be_bytes([high, low])

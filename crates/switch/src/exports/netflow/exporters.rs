@@ -166,6 +166,7 @@ impl NetflowExporters {
         lines.collect()
     }
 
+    /// Returns the OpenFlow number of each datapath port.
     fn port_numbers(&self) -> PortNumbersByDatapath {
         let registry = self.bridges.lock();
         let ports = registry.iter().flat_map(|bridge| bridge.ports.values());

@@ -87,6 +87,7 @@ impl CheckScope {
 }
 
 impl PortsToCheck {
+    /// Records a change of the device of a port.
     fn add(&mut self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
         match change {
             DeviceChange::None => {}

@@ -158,6 +158,7 @@ impl PortSession {
         self.run_locked(&mut self.state.lock(), now)
     }
 
+    /// Runs the session up to a time, under its lock.
     fn run_locked(&self, state: &mut PortSessionState, now: Time) -> SessionRun {
         let received = self.traffic.iter().map(|own| own.rx_packets.get()).sum();
         let output = state.session.poll(received, age(now));

@@ -79,6 +79,7 @@ impl SessionSchedule {
         self.set_due(place, deadline);
     }
 
+    /// Sets the time at which a session must run next.
     fn set_due(&mut self, place: usize, deadline: Option<Time>) {
         let Some(due) = self.due.get_mut(place) else { return };
         if let Some(before) = std::mem::replace(due, deadline) {

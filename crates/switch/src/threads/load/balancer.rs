@@ -75,6 +75,7 @@ impl LoadBalancer {
         self.0.lock().add(sample);
     }
 
+    /// Returns whether the next balancing is due.
     fn is_due(&self, settings: &AutoLbSettings, now: Time) -> bool {
         self.0.lock().is_due(settings, now)
     }
