@@ -6,6 +6,8 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
+mod reply_format;
+
 use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream as BlockingStream,
@@ -21,6 +23,7 @@ use tokio::{
     net::UnixStream,
 };
 
+pub(crate) use self::reply_format::ReplyFormat;
 use crate::connection_places::ConnectionPlace;
 
 /// Maximum number of clients at a time.
@@ -111,7 +114,7 @@ async fn serve_requests(
     place: &ConnectionPlace,
     progress: &mut ReplyProgress,
 ) {
-    let mut objects = Objects::default();
+    let (mut objects, mut format) = (Objects::default(), ReplyFormat::default());
     loop {
         match objects.next() {
             ParsedObject::Value(request) => {
@@ -120,7 +123,7 @@ async fn serve_requests(
                     std::future::pending::<()>().await;
                 }
                 log_change(stream, methods, &request);
-                let reply = answer(methods, &request).await;
+                let reply = answer(methods, &request, &mut format).await;
                 place.note_idle();
                 *progress = ReplyProgress::Unread;
                 if stream.write_all(reply.to_string().as_bytes()).await.is_err() {
@@ -239,15 +242,27 @@ impl Objects {
     }
 }
 
-/// Returns the reply to a request.
-pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
+/// Returns the reply to a request; `format` is that of the connection.
+pub(crate) async fn answer(
+    methods: &impl Methods,
+    request: &Value,
+    format: &mut ReplyFormat,
+) -> Value {
     let id = &request["id"];
     let result = match (request["method"].as_str(), parse_texts(&request["params"])) {
+        (Some(ReplyFormat::METHOD), Some(parameters)) => {
+            ReplyFormat::parse(&parameters).map(|chosen| {
+                *format = chosen;
+                String::new()
+            })
+        }
         (Some(method), Some(parameters)) => methods.call(method, parameters).await,
         _ => Err("a request needs a `method`, and `params` that are strings".to_owned()),
     };
     match result {
-        Ok(text) => json!({"id": id, "result": end_with_newline(text), "error": null}),
+        Ok(text) => {
+            json!({"id": id, "result": format.result(end_with_newline(text)), "error": null})
+        }
         // Open vSwitch omits the result of a failed call, and `ovs-appctl` rejects a null result.
         Err(text) => json!({"id": id, "error": end_with_newline(text)}),
     }

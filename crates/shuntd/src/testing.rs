@@ -15,7 +15,7 @@ use shunt_switch::{Config, ControllerEndpoint};
 
 use crate::{
     config::{self, ConfigFileError},
-    rpc::{Methods, Objects, ParsedObject, answer},
+    rpc::{Methods, Objects, ParsedObject, ReplyFormat, answer},
     setting,
 };
 
@@ -93,7 +93,9 @@ fn requests<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool
 
 fn reply_to(request: &Value) -> Value {
     let mut context = Context::from_waker(Waker::noop());
-    let Poll::Ready(reply) = pin!(answer(&WordMethods, request)).poll(&mut context) else {
+    let mut format = ReplyFormat::default();
+    let answering = pin!(answer(&WordMethods, request, &mut format));
+    let Poll::Ready(reply) = answering.poll(&mut context) else {
         unreachable!("nothing here waits")
     };
     reply

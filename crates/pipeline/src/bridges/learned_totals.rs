@@ -24,4 +24,22 @@ impl LearnedTotals {
             moved: self.moved.saturating_add(other.moved),
         }
     }
+
+    /// Returns the changes since `earlier`, or all if the table is newer than that.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        let is_later = self.learned >= earlier.learned
+            && self.expired >= earlier.expired
+            && self.evicted >= earlier.evicted
+            && self.moved >= earlier.moved;
+        if !is_later {
+            return self;
+        }
+        Self {
+            learned: self.learned.saturating_sub(earlier.learned),
+            expired: self.expired.saturating_sub(earlier.expired),
+            evicted: self.evicted.saturating_sub(earlier.evicted),
+            moved: self.moved.saturating_sub(earlier.moved),
+        }
+    }
 }

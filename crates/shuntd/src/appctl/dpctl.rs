@@ -130,7 +130,7 @@ pub(super) fn flow_counters(flow: &DatapathFlow) -> String {
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let with_counters = arguments.iter().any(|word| word == "-s");
     arguments.iter().filter(|word| *word != "-s").try_for_each(|word| check_datapath(word))?;
-    let LookupTotals { hit, missed, lost, entries } = LookupTotals::of(&methods.switch);
+    let LookupTotals { hit, missed, lost, entries } = LookupTotals::of(methods);
     let mut text = format!(
         "{DATAPATH}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {entries}\n"
     );

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use shunt_switch::{
-    BridgePortStatus, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, Switch,
-    config::SocketMode,
+    BridgePortStatus, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, config::SocketMode,
 };
 
 use super::{
@@ -26,7 +25,7 @@ const LOCAL: u32 = 65534;
 /// OpenFlow number of the local port in the status of Shunt.
 const LOCAL_STATUS: u32 = 0xffff_fffe;
 
-/// Sums of the lookups of all packet threads.
+/// Sums of the lookups of all packet threads since they were cleared.
 pub(super) struct LookupTotals {
     pub(super) hit: u64,
     pub(super) missed: u64,
@@ -36,8 +35,8 @@ pub(super) struct LookupTotals {
 
 impl LookupTotals {
     /// Returns the sums over all packet threads.
-    pub(super) fn of(switch: &Switch) -> Self {
-        let threads = DatapathReader::new(switch).packet_threads();
+    pub(super) fn of(methods: &DaemonMethods) -> Self {
+        let threads = methods.packet_threads();
         Self {
             hit: threads.iter().map(|own| own.hits()).sum(),
             missed: threads.iter().map(|own| own.upcalls).sum(),
@@ -90,7 +89,7 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
 
 /// Handles `dpif/show`.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
-    let LookupTotals { hit, missed, .. } = LookupTotals::of(&methods.switch);
+    let LookupTotals { hit, missed, .. } = LookupTotals::of(methods);
     let config = methods.switch.running_config();
     let ports = config.bridges.iter().flat_map(|bridge| &bridge.ports);
     let patches = ports.filter(|port| !port.peer.is_empty());

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use shunt_switch::Switch;
+use shunt_switch::{DatapathReader, PacketThreadCounters, Switch};
 use tokio::sync::Notify;
 
-use super::{command::CommandEffect, coverage::CoverageHistory, table};
+use super::{
+    cleared_counters::ClearedCounters, command::CommandEffect, coverage::CoverageHistory, table,
+};
 use crate::{daemon::reload::Reloader, rpc::Methods};
 
 /// The objects that the commands of a running daemon use.
@@ -14,13 +16,22 @@ pub(crate) struct DaemonMethods {
     pub(super) reloader: Arc<Reloader>,
     pub(super) stop: Arc<Notify>,
     pub(super) coverage: Arc<CoverageHistory>,
+    pub(super) cleared: ClearedCounters,
 }
 
 impl DaemonMethods {
     /// Creates the handler, and starts the sampling of event counters.
     pub(crate) fn start(switch: Arc<Switch>, reloader: Arc<Reloader>, stop: Arc<Notify>) -> Self {
         let coverage = CoverageHistory::start(&switch);
-        Self { switch, reloader, stop, coverage }
+        let cleared = ClearedCounters::default();
+        Self { switch, reloader, stop, coverage, cleared }
+    }
+
+    /// Returns the counters of all packet threads since they were cleared.
+    pub(super) fn packet_threads(&self) -> Vec<PacketThreadCounters> {
+        let threads = DatapathReader::new(&self.switch).packet_threads();
+        let numbered = threads.iter().enumerate();
+        numbered.map(|(number, now)| self.cleared.of_thread(number, now)).collect()
     }
 }
 

@@ -9,6 +9,7 @@ mod absent;
 mod bfd;
 mod bond;
 mod bridge;
+mod cleared_counters;
 mod command;
 mod coverage;
 mod dpctl;

@@ -11,6 +11,8 @@ commands! {
         "Move receive queues between packet threads, so that their loads become more equal";
     "dpif-netdev/pmd-rxq-show" "[-pmd thread] [-secs n] [dp]", 0..=5, Read, rxqs,
         "Show the receive queues of each packet thread, with their loads in the last minute";
+    "dpif-netdev/pmd-stats-clear" "[-pmd thread] [dp]", 0..=3, Change, clear,
+        "Clear the counters of `pmd-stats-show`, `pmd-perf-show`, `dpif/show` and `dpctl/show`";
     "dpif-netdev/pmd-stats-show" "[-pmd thread] [dp]", 0..=3, Read, stats,
         "Show the hits and misses of each packet thread";
 }
@@ -41,7 +43,7 @@ fn by_thread(
     block: impl Fn(usize, &PacketThreadCounters) -> String,
 ) -> Result<String, String> {
     let only = selected_thread(words)?;
-    let threads = DatapathReader::new(&methods.switch).packet_threads();
+    let threads = methods.packet_threads();
     let shown =
         threads.iter().enumerate().filter(|(number, _)| only.is_none_or(|own| own == *number));
     Ok(shown
@@ -68,6 +70,18 @@ async fn stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
             other_hits(own),
         )
     })
+}
+
+/// Handles `dpif-netdev/pmd-stats-clear`.
+async fn clear(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let only = selected_thread(arguments)?;
+    let threads = DatapathReader::new(&methods.switch).packet_threads();
+    for (number, now) in threads.into_iter().enumerate() {
+        if only.is_none_or(|own| own == number) {
+            methods.cleared.clear_thread(number, now);
+        }
+    }
+    Ok(String::new())
 }
 
 /// Returns a line with the hits of caches that Open vSwitch lacks,

@@ -85,10 +85,6 @@ const REFUSALS: &[(&[&str], &str)] = &[
         &["dpif-netdev/pmd-perf-log-set"],
         "iterations are not logged: use `shuntctl top`, or metrics over HTTP",
     ),
-    (
-        &["dpif-netdev/pmd-stats-clear"],
-        "counters cannot be cleared: compare two answers, or use `shuntctl top`",
-    ),
     (&["dpif-netlink/dispatch-mode"], "the kernel datapath is not used"),
     (
         &["dpif/set-dp-features", "dpif/show-dp-features"],
@@ -98,7 +94,6 @@ const REFUSALS: &[(&[&str], &str)] = &[
         &["fdb/add", "fdb/del"],
         "static MAC addresses do not exist: add a rule with `dl_dst` before `NORMAL`",
     ),
-    (&["fdb/stats-clear"], "counters cannot be cleared: compare two answers of fdb/stats-show"),
     (
         &["ofproto/trace-packet-out"],
         "use `ofproto/trace`, and for a packet-out `ovs-ofctl packet-out`",

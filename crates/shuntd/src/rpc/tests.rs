@@ -36,6 +36,28 @@ async fn exchange(requests: &[&[u8]]) -> String {
     replies
 }
 
+/// `ovs-appctl --format json` sends its choice of a format first.
+#[tokio::test]
+async fn a_client_chooses_json_replies() {
+    let replies = exchange(&[
+        br#"{"method": "set-options", "params": ["--format", "json"], "id": 1}"#,
+        br#"{"method": "echo", "params": ["a"], "id": 2}"#,
+        br#"{"method": "no/such", "params": [], "id": 3}"#,
+        br#"{"method": "set-options", "params": ["--format", "xml"], "id": 4}"#,
+        br#"{"method": "set-options", "params": ["--format=text"], "id": 5}"#,
+        br#"{"method": "echo", "params": ["a"], "id": 6}"#,
+    ])
+    .await;
+    let replies: Vec<Value> =
+        serde_json::Deserializer::from_str(&replies).into_iter().collect::<Result<_, _>>().unwrap();
+    let plain = |text: &str| json!({"reply-format": "plain", "reply": text});
+    let results: Vec<_> = replies.iter().map(|reply| reply["result"].clone()).collect();
+    let null = Value::Null;
+    assert_eq!(results, [plain(""), plain("a\n"), null.clone(), null, json!(""), json!("a\n")]);
+    let error = replies[3]["error"].as_str().unwrap();
+    assert!(error.contains("--format xml") && error.contains("--format json"), "{error}");
+}
+
 #[test]
 fn a_user_can_interrupt_a_call() {
     let (stream, _silent_daemon) = BlockingStream::pair().unwrap();

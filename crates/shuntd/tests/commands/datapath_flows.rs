@@ -278,6 +278,32 @@ fn counters_have_the_lines_of_open_vswitch() {
 }
 
 #[test]
+fn cleared_counters_are_zero() {
+    let Some(daemon) = daemon() else { return };
+    let received = || ask(&daemon, &["dpif-netdev/pmd-stats-show"]);
+    let is_zero = |text: &str| text.contains("packets received: 0\n");
+    assert!(wait_until(|| !is_zero(&received())), "{}", received());
+    for port in ["p1", "p2", "p3", "p4"] {
+        daemon.answer(&["del-port", port]);
+    }
+    assert_eq!(ask(&daemon, &["dpif-netdev/pmd-stats-clear", "-pmd", "9"]), "");
+    assert!(!is_zero(&received()), "{}", received());
+    let lookups = || ask(&daemon, &["dpif/show"]);
+    let is_cleared = || {
+        // Packets that were received before are counted when they are translated.
+        let cleared = ask(&daemon, &["dpif-netdev/pmd-stats-clear"]);
+        let is_shown = lookups().starts_with("netdev@ovs-netdev: hit:0 missed:0\n");
+        cleared.is_empty() && is_shown && is_zero(&received())
+    };
+    assert!(wait_until(is_cleared), "{}{}", received(), lookups());
+    assert_eq!(ask(&daemon, &["fdb/stats-clear", "br0"]), "statistics successfully cleared\n");
+    let shown = ask(&daemon, &["fdb/stats-show", "br0"]);
+    assert!(shown.contains("learned MAC entries     : 0\n"), "{shown}");
+    let error = ovs_appctl(daemon.run_dir(), &["fdb/stats-clear", "br9"]).unwrap();
+    assert!(errors(&error).contains("br9"), "{}", errors(&error));
+}
+
+#[test]
 fn coverage_uses_open_vswitch_drop_names() {
     let Some(daemon) = daemon() else { return };
     let mut text = String::new();

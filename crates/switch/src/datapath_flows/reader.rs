@@ -347,6 +347,30 @@ impl PacketThreadCounters {
         }
     }
 
+    /// Returns the increase of the counters since `earlier`.
+    ///
+    /// Numbers of entries and masks are no counters, and stay as they are.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let increase = |of: fn(&Self) -> u64| of(self).saturating_sub(of(earlier));
+        Self {
+            iterations: increase(|own| own.iterations),
+            received: increase(|own| own.received),
+            exact_hits: increase(|own| own.exact_hits),
+            signature_hits: increase(|own| own.signature_hits),
+            megaflow_hits: increase(|own| own.megaflow_hits),
+            other_hits: increase(|own| own.other_hits),
+            probes: increase(|own| own.probes),
+            lookups: increase(|own| own.lookups),
+            upcalls: increase(|own| own.upcalls),
+            upcalls_lost: increase(|own| own.upcalls_lost),
+            sent: increase(|own| own.sent),
+            dropped: increase(|own| own.dropped),
+            entries: self.entries,
+            masks: self.masks,
+        }
+    }
+
     /// Returns the number of packets that hit a cache or were decided without a cache.
     #[must_use]
     pub const fn hits(&self) -> u64 {
