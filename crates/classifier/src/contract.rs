@@ -100,13 +100,13 @@ pub trait Classifier<R> {
         R: 'a;
 
     /// Returns whether a rule of this priority overlaps `matching`.
-    /// The check is that of OpenFlow's `CHECK_OVERLAP`.
+    /// OpenFlow's `CHECK_OVERLAP` requires this check.
     ///
     /// Two matches overlap if a key matches both of them.
     fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool;
 
     /// Returns the rules that match only keys that `matching` matches too.
-    /// The search is that of OpenFlow's non-strict match.
+    /// The search follows OpenFlow's non-strict match.
     ///
     /// The rules are returned in arbitrary order.
     fn rules_within<'a>(

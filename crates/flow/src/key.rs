@@ -9,7 +9,7 @@ use crate::{
 
 /// All header and metadata fields of one packet at one moment.
 ///
-/// The layout is that of [`crate::layout`]; [`FieldId::slot`] returns the slot of a field.
+/// [`crate::layout`] has the layout; [`FieldId::slot`] returns the slot of a field.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct FlowKey {

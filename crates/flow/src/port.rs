@@ -10,7 +10,7 @@ pub struct PortNo(u32);
 impl PortNo {
     /// Highest number that a port of the switch may have.
     ///
-    /// The maximum is that of Open vSwitch: `ovs-ofctl` cannot read a larger number. The standard
+    /// Open vSwitch has the same maximum: `ovs-ofctl` cannot read a larger number. The standard
     /// allows numbers up to 0xffffff00 (`OFPP_MAX`).
     pub const MAX: Self = Self(0xfeff);
     /// Lowest reserved number.

@@ -2,7 +2,7 @@
 //!
 //! A rule has a priority (the largest wins), a number for the caller (`userdata`, not 0), and a
 //! mask of categories. A lookup returns the `userdata` of the rule that wins in each category. The
-//! contract is that of `rte_acl_add_rules`, `rte_acl_build` and `rte_acl_classify`, with these
+//! contract follows `rte_acl_add_rules`, `rte_acl_build` and `rte_acl_classify`, with these
 //! differences:
 //!
 //! - Fields are in the byte order of the machine, where `rte_acl` reads packets in network order.

@@ -140,7 +140,7 @@ pub trait Host: Send + Sync + 'static {
 
     /// Sets whether packets that no rule matches are sent to controllers.
     ///
-    /// The rules are those of the first table.
+    /// The rules belong to the first table.
     ///
     /// Controllers of OpenFlow 1.0 want such packets ([`PacketInReason::NoMatch`](shunt_pipeline::PacketInReason::NoMatch)).
     fn set_sends_misses(&self, sends_misses: bool);

@@ -12,7 +12,7 @@
 //! flow-mod into a [`FlowMod`](shunt_pipeline::FlowMod), which the pipeline applies.
 //!
 //! Every request is executed, or refused with an [`ErrorCode`]. `docs/openflow.md` names the few
-//! requests that are accepted without effect. The error numbers are those of Open vSwitch, except
+//! requests that are accepted without effect. The error numbers agree with Open vSwitch, except
 //! for the departures that [`wire::v13`] lists.
 //!
 //! ```

@@ -179,7 +179,7 @@ fn read_to(path: &str, max: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-/// Returns whether the beginning of a file is that of a capture.
+/// Returns whether a file begins like a capture.
 #[must_use]
 pub fn is_capture(beginning: &[u8]) -> bool {
     MAGIC.iter().any(|(magic, what, _)| *what == CAPTURE && beginning.starts_with(magic))

@@ -1,7 +1,7 @@
 //! Limits of whole numbers, in words for the operator.
 //!
-//! Parsers name a number by its type, such as `u32`, and a number that is too large by the type that
-//! could hold it. An operator needs the largest or the smallest number instead.
+//! Parsers name a number by its type, such as `u32`, and a number that is too large by the type
+//! that could hold it. An operator needs the largest or the smallest number instead.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
@@ -45,8 +45,8 @@ pub(crate) const EXPECTED_NUMBER: &str = "expected a whole number";
 
 /// Returns the rule that a refused value breaks: `it must be at most 255`.
 ///
-/// A limit is that of the type, and the range of the key may be smaller. `message` is the message of
-/// the parser about `value`. `None` if the parser does not expect a number.
+/// The limit belongs to the type, and the range of the key may be smaller. `message` is the message
+/// of the parser about `value`. `None` if the parser does not expect a number.
 pub(crate) fn broken_rule(message: &str, value: &str) -> Option<String> {
     let NumberType { min, max, .. } = NumberType::expected_by(message)?;
     let (_, found) = message.split_once(": ")?;

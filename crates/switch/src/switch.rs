@@ -408,7 +408,7 @@ impl Switch {
 
     /// Returns the status of tables that have rules, or had lookups.
     ///
-    /// The packet counters are those of the last upkeep.
+    /// Packet threads have published the packet counters at their last upkeep.
     #[must_use]
     pub fn tables(&self) -> Vec<FlowTableStatus> {
         FlowTableStatus::of_all(&self.control.bridges.lock(), self.control.plane.pipeline())
@@ -416,7 +416,7 @@ impl Switch {
 
     /// Returns the links between the tables of each bridge with at most 1000 rules.
     ///
-    /// The packet counters are those of the last upkeep.
+    /// Packet threads have published the packet counters at their last upkeep.
     #[must_use]
     pub fn table_links(&self) -> Vec<TableLink> {
         TableLink::of_all(&self.control.bridges.lock(), self.control.plane.pipeline())

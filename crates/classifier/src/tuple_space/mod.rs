@@ -21,7 +21,7 @@
 //! Each proof is valid alone, so the union of all proofs proves the result. Adding whole masks for
 //! all subtables would be correct, but useless. Because of one rule for a `/32` and a port, every
 //! cache entry would cover only one address and one port. The following sections describe smaller
-//! proofs. These smaller proofs are those of Open vSwitch (Pfaff et al., *The Design and
+//! proofs. These smaller proofs come from Open vSwitch (Pfaff et al., *The Design and
 //! Implementation of Open vSwitch*, 2015, section 5), with the differences that the sections name.
 //!
 //! # Stages

@@ -1,6 +1,6 @@
 //! The hierarchical token bucket (HTB): which egress queue sends next, and when.
 //!
-//! The rules are those of the QoS type `linux-htb` of `ovs-vswitchd.conf.db(5)`. The port has a
+//! The rules follow the QoS type `linux-htb` of `ovs-vswitchd.conf.db(5)`. The port has a
 //! bucket for its maximum rate. Each queue has a bucket for its minimum rate and a bucket for its
 //! maximum rate.
 //!
@@ -124,7 +124,7 @@ impl HtbQueue {
 
     /// The least minimum rate, in bits per second, so that no queue stops altogether.
     ///
-    /// The value is that of Open vSwitch: 1500 bytes per second.
+    /// Open vSwitch has the same value: 1500 bytes per second.
     pub const LEAST_RATE: u64 = 12_000;
 }
 

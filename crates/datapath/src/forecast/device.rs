@@ -24,7 +24,7 @@ pub struct EntryForecast {
 pub enum DeviceOutcome {
     /// All entries that were made for the forecast were hit.
     ///
-    /// The time is that of the reading of counters that found the last of these hits.
+    /// A reading of counters found the last of these hits at this time.
     Hit(Time),
     /// Entries that packets caused, or that packets had hit, covered the flow before.
     Covered,

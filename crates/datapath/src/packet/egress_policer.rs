@@ -1,8 +1,8 @@
 //! Egress policing: the rate limit of the packets that a port sends.
 //!
 //! Egress policing is the QoS type `egress-policer` of `ovs-vswitchd.conf.db(5)`: packets above a
-//! committed rate are dropped, and no packet is delayed. The length of a packet is that of its
-//! frame without the Ethernet header and the frame check sequence, as in Open vSwitch. A packet
+//! committed rate are dropped, and no packet is delayed. The length of a packet is the length of
+//! its frame without the Ethernet header and the frame check sequence, as in Open vSwitch. A packet
 //! that is longer than the burst needs a full bucket, as in [ingress
 //! policing](super::ingress_policer).
 

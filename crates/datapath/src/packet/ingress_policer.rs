@@ -1,14 +1,14 @@
 //! Ingress policing: the rate limit of the packets that a port receives.
 //!
-//! The limits are those of the table `Interface` of `ovs-vswitchd.conf.db(5)`: a rate of bits and a
+//! The limits follow the table `Interface` of `ovs-vswitchd.conf.db(5)`: a rate of bits and a
 //! rate of packets, each with a burst. A packet that exceeds either rate is dropped before its
 //! lookup, and takes no tokens.
 //!
-//! The length of a packet is that of its frame without the frame check sequence. A packet that is
-//! still to be segmented counts as one packet of its full length, as it does for meters and rules.
-//! Such a packet may be longer than the burst: it then needs a full bucket, and overdraws it, so
-//! later packets are dropped until the tokens are back. Otherwise a small burst would end every TCP
-//! connection of a guest.
+//! The length of a packet is the length of its frame without the frame check sequence. A packet
+//! that is still to be segmented counts as one packet of its full length, as it does for meters and
+//! rules. Such a packet may be longer than the burst: it then needs a full bucket, and overdraws
+//! it, so later packets are dropped until the tokens are back. Otherwise a small burst would end
+//! every TCP connection of a guest.
 
 use shunt_pipeline::{Time, TokenBucket};
 

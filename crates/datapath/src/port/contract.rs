@@ -138,7 +138,7 @@ pub trait Port: Send {
 
     /// Returns further counters of the device that are not 0.
     ///
-    /// The names of the counters are those of the driver.
+    /// The driver chooses the names of the counters.
     fn driver_counters(&self) -> Vec<(String, u64)> {
         Vec::new()
     }

@@ -387,7 +387,7 @@ mod tests {
 
     use super::*;
 
-    /// The state is that of `ip link`, and changes of the state take effect.
+    /// `ip link` shows the same state, and changes of the state take effect.
     #[test]
     #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     fn a_device_is_read_and_set() {

@@ -31,7 +31,7 @@ use crate::{
 
 /// Settings of a packet thread.
 ///
-/// The default values are those of the configuration file.
+/// The configuration file has the same default values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadConfig {
     /// Sizes of the caches.

@@ -7,7 +7,7 @@
 //! | frame | key |
 //! | --- | --- |
 //! | shorter than 14 bytes | nothing |
-//! | cut within a VLAN tag, or tagged beyond the limit | `eth_type` is that of the tag |
+//! | cut within a VLAN tag, or tagged beyond the limit | `eth_type` is the type of the tag |
 //! | 802.3 length field | `eth_type` of the SNAP header if there is one, else 0x05ff |
 //! | MPLS | three label stack entries, nothing after them |
 //! | IPv4 with lengths that disagree with the frame | nothing from IPv4 on |

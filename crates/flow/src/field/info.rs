@@ -286,7 +286,7 @@ impl FieldId {
     }
 
     /// Returns the field with a header name such as `NXM_NX_REG0`.
-    /// The names are those of OXM and NXM headers.
+    /// The names come from OXM and NXM headers.
     #[must_use]
     pub fn find_oxm_name(name: &str) -> Option<Self> {
         Self::all().find(|id| id.info().oxms.iter().any(|oxm| oxm.name == name))

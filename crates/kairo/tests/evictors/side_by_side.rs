@@ -120,7 +120,7 @@ impl All {
 
     /// Returns the number of positions in projections, and whether a row is missing.
     ///
-    /// The results are those of the engine that always searches projections.
+    /// The results equal those of the engine that always searches projections.
     pub(crate) fn by_masks(&self) -> (usize, bool) {
         let own = self.others.iter().find(|(name, _)| *name == BY_MASKS);
         let (_, engine) = own.unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The thread of the NIC owns the queues of the port. The switch owns the representor of the port, which
 //! carries the packets that miss in the NIC and the packets that the switch sends. The link state, the
-//! address and the counters of the representor are those of the port. If the port fails or the thread
+//! address and the counters of the representor belong to the port. If the port fails or the thread
 //! ends, the representor fails as well. Closing the representor removes the port from the NIC.
 
 use std::{io, sync::Arc};

@@ -13,7 +13,7 @@ use crate::{
     simd::ScalarVector,
 };
 
-/// The parameters of training. The defaults are those of NuevoMatchUP.
+/// The parameters of training. The defaults come from NuevoMatchUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrainingSettings {
     /// The seed of all samples.

@@ -2,7 +2,7 @@
 //!
 //! A message value holds only meaningful content. Decoding ([`crate::wire`]) refuses content that
 //! no version can express or that the switch cannot execute, with an
-//! [`ErrorCode`](crate::ErrorCode). Names are those of OpenFlow 1.3.5, chapter 7.
+//! [`ErrorCode`](crate::ErrorCode). Names come from OpenFlow 1.3.5, chapter 7.
 
 mod asynchronous;
 mod bundle;

@@ -1,6 +1,6 @@
 //! Checks at the end of a transaction: references, garbage, row limits and indexes.
 //!
-//! The order of the checks and their messages are those of Open vSwitch. Strong references are
+//! The checks have the order and the messages of Open vSwitch. Strong references are
 //! counted, so that the cost depends on the change and not on the database. A reference of a row to
 //! itself does not count.
 
@@ -437,7 +437,7 @@ mod tests {
     }
 
     proptest! {
-        /// The deltas of changed references are those of all references.
+        /// The deltas of changed references equal the deltas of all references.
         #[test]
         fn changed_references_have_the_same_deltas(
             [before, after] in [two_rows(), two_rows()],

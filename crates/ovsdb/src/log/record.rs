@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// The expected bytes are those of `ovsdb-tool create` of Open vSwitch 3.1.
+    /// `ovsdb-tool create` of Open vSwitch 3.1 writes the expected bytes.
     #[test]
     fn a_record_has_length_and_checksum() {
         let record = encode_record(&json!({}));

@@ -234,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// The kept texts are those of a monitor that encodes all rows.
+        /// The kept texts equal the texts of a monitor that encodes all rows.
         #[test]
         fn kept_texts_equal_encoded_rows(
             changes in prop::collection::vec((any_change(), 0..7_usize), 1..40),

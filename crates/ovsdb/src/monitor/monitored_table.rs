@@ -100,7 +100,7 @@ impl RowMonitor {
 
     /// Returns the initial rows of the monitor, all of which are encoded.
     ///
-    /// The result is that of [`Self::write_initial`].
+    /// The result equals the result of [`Self::write_initial`].
     #[cfg(test)]
     pub(super) fn initial(&self, database: &Database) -> Value {
         let mut updates = Map::new();

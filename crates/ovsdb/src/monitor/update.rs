@@ -72,7 +72,7 @@ pub(super) fn row_update(
 
 /// Adds a row to the text of the initial reply, such as `"UUID":{"initial":{}}`.
 ///
-/// The text is that of [`row_update`], but a bridge may have thousands of ports, and no JSON value
+/// [`row_update`] gives the same text, but a bridge may have thousands of ports, and no JSON value
 /// is built for each.
 pub(super) fn write_initial_row(
     text: &mut String,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An entry has exactly one action, so each action that rewrites headers also decides how the
-//! packet continues. Every write is masked, as in an LTM rule. The fields are those of a flow key
+//! packet continues. Every write is masked, as in an LTM rule. The fields come from a flow key
 //! and share its positions: the ARP operation is stored with the IP protocol, and ICMP type and
 //! code with the ports.
 //!

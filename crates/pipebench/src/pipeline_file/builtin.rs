@@ -1,6 +1,6 @@
 //! The five built-in pipelines.
 //!
-//! The pipelines are those of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per
+//! The pipelines come from A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per
 //! Second Era*, thesis, University of Michigan, 2026, Table 3.1. The author did not publish his
 //! descriptions. The files here were made from the public documents that each file names under
 //! `provenance`, and each file names its inferred parts.

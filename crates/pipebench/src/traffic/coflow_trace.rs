@@ -1,7 +1,7 @@
 //! Parses a trace of recorded coflows of a cluster.
 //!
-//! The format is that of the public trace of a cluster with MapReduce (`coflow-benchmark`): a line with the
-//! numbers of racks and of coflows, then a line for each coflow.
+//! The format agrees with the public trace of a cluster with MapReduce (`coflow-benchmark`): a line
+//! with the numbers of racks and of coflows, then a line for each coflow.
 //!
 //! ```text
 //! NUMBER ARRIVAL_MS MAPPERS RACK.. REDUCERS RACK:MEGABYTES..

@@ -15,9 +15,9 @@ use crate::{
 /// Distributions of the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlowSizes {
-    /// As on a campus link, truncated so that the mean is that of CAIDA's trace.
+    /// As on a campus link, truncated so that the mean equals CAIDA's.
     Caida,
-    /// As on a campus link, truncated so that the mean is that of MAWI's trace.
+    /// As on a campus link, truncated so that the mean equals MAWI's.
     Mawi,
     /// As on a campus link.
     Campus,

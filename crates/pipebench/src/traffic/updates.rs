@@ -1,6 +1,6 @@
 //! Rules that are added and deleted while packets are forwarded.
 //!
-//! The kinds P1 to P5 are those of A. Zulfiqar, *Rearchitecting the End Host Network for the
+//! The kinds P1 to P5 come from A. Zulfiqar, *Rearchitecting the End Host Network for the
 //! Terabit Per Second Era*, Table 4.3. As in that thesis, the rules of an update come from a table
 //! with more rules than the update, and are absent at the start. During the traffic, they are added
 //! as one batch, deleted as one batch, and so on. There are two more kinds: *flapping*, one rule

@@ -129,7 +129,7 @@ impl BondBalance {
     ///
     /// The bond balances by [`BondHash::Source`].
     ///
-    /// The hash is that of Open vSwitch 3.1 on x86-64, so `bond/hash` of both switches gives the
+    /// Open vSwitch 3.1 on x86-64 has the same hash, so `bond/hash` of both switches gives the
     /// same bucket: MurmurHash3 (Austin Appleby) of the address and the VLAN above it.
     #[must_use]
     pub fn bucket(mac: [u8; 6], vlan: u16, basis: u32) -> u8 {

@@ -84,7 +84,7 @@ impl Pipeline {
 
     /// Returns the rules of a bridge that match a filter, by table and then by age.
     ///
-    /// The rules are those of one version. Changes that are made meanwhile do not wait for the
+    /// One version has all these rules. Changes that are made meanwhile do not wait for the
     /// call, which takes the lock of the tables for short times only.
     #[must_use]
     pub fn rules(&self, id: BridgeId, filter: &RuleFilter) -> Vec<Arc<Rule>> {

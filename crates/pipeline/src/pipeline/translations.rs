@@ -26,7 +26,7 @@ impl Pipeline {
 
     /// Continues with a packet after a recirculation, as `version` sees the tables.
     ///
-    /// The key is that of the packet after a second parse, completed by [`Continuation::enter`].
+    /// The key comes from a second parse of the packet, completed by [`Continuation::enter`].
     #[must_use]
     pub fn resume(
         &self,
@@ -59,7 +59,7 @@ impl Pipeline {
 
     /// Continues with a packet that a controller sends back, by the newest tables.
     ///
-    /// The continuation is that of the packet-in
+    /// The packet-in had the continuation
     /// ([`Punt::continuation`](crate::Punt::continuation)). The pipeline fields are those that the
     /// controller sends. The key has the headers of the frame alone.
     #[must_use]

@@ -20,8 +20,8 @@
 //! record           the bits and objects that were consulted, visit by visit
 //! ```
 //!
-//! The semantics are those of OpenFlow 1.3.5, 5.9 to 5.12. Where the standard leaves a choice, and
-//! for the Nicira actions, the semantics are those of Open vSwitch (`ovs-actions(7)`,
+//! The semantics follow OpenFlow 1.3.5, 5.9 to 5.12. Where the standard leaves a choice, and
+//! for the Nicira actions, the semantics follow Open vSwitch (`ovs-actions(7)`,
 //! `ofproto/trace`).
 
 mod action_state;

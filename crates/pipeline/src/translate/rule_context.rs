@@ -33,11 +33,11 @@ pub(crate) struct RuleContext {
 /// The origin of the actions of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ActionOrigin {
-    /// The actions are those of a packet-out.
+    /// The actions belong to a packet-out.
     PacketOut,
-    /// The actions are those of a rule.
+    /// The actions belong to a rule.
     Rule,
-    /// The actions are those of the table-miss rule.
+    /// The actions belong to the table-miss rule.
     Miss,
 }
 

@@ -127,7 +127,7 @@ pub enum NotedDecision {
     ServiceVlan {
         /// The ingress port.
         port: PortNo,
-        /// The VLAN id of the frame, which is that of the customer; 0 without a tag.
+        /// The customer's VLAN id, which the frame has; 0 without a tag.
         vlan: u16,
         /// The service VLAN.
         service: u16,

@@ -114,7 +114,7 @@ impl UpdateBatch {
 
     /// Queues the removal of groups or meters, after the rules that refer to them.
     ///
-    /// `reason` is that of the removed rules.
+    /// Controllers get `reason` for these rules.
     pub(crate) fn queue_object_removals(
         &mut self,
         rules: Vec<Arc<Rule>>,

@@ -191,7 +191,7 @@ fn megaflow(switch: &Switch, packet: &str) -> (Match, String) {
     (megaflow, text)
 }
 
-/// The masks on the right are those of Open vSwitch 3.1 (`ofproto/trace`).
+/// The masks on the right come from Open vSwitch 3.1 (`ofproto/trace`).
 ///
 /// The masks of Open vSwitch always contain `in_port`.
 #[test]

@@ -78,7 +78,7 @@ fn change_buckets(command: GroupCommand, ids: impl IntoIterator<Item = u32>) -> 
     request.into()
 }
 
-/// The results are those of Open vSwitch 3.1.
+/// Open vSwitch 3.1 gives the same results.
 #[test]
 fn buckets_are_inserted_and_removed_at_their_place() {
     let switch = Switch::new(&[]);

@@ -67,7 +67,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Outputs, and the counters of mirrors, are those of the oracle.
+    /// Outputs, and the counters of mirrors, equal the oracle's.
     ///
     /// The networks have rules, groups, patch ports and mirrors.
     #[test]
@@ -210,7 +210,7 @@ const DISABLED: PortConfig = PortConfig {
     no_flood: false,
 };
 
-/// The drop cause is that of the peer bridge, even if the copy cannot be sent.
+/// The peer bridge gives the drop cause, even if the copy cannot be sent.
 #[test]
 fn copy_does_not_change_cause_of_drop() {
     let switch = Switch::new(&["actions=output:3"]);

@@ -216,7 +216,7 @@ fn priority_stays_but_not_on_access_port() {
     assert_eq!(out, "set(vlan_tci=5) 2 pop 3 push(8100,7005) 100");
 }
 
-/// The expected tags are those of `ovs-vswitchd.conf.db(5)`.
+/// The expected tags come from `ovs-vswitchd.conf.db(5)`.
 #[test]
 fn priority_tag_replaces_tag_of_own_vlan() {
     use PriorityTags::{Always, IfNonzero, Never};
@@ -259,7 +259,7 @@ fn tunnel() -> PortVlans {
     port_vlans(VlanMode::Dot1qTunnel(100))
 }
 
-/// The expected tags are those of Open vSwitch 3.1.
+/// The expected tags come from Open vSwitch 3.1.
 #[test]
 fn a_tunnel_adds_and_removes_the_service_tag() {
     let switch = switch([
@@ -328,7 +328,7 @@ fn sent_tags(own: PortVlans, outer: u64, inner: Option<u64>) -> Vec<u128> {
     tags_at_output(&actions, tags.collect())
 }
 
-/// The expected tags are those of Open vSwitch 3.1 with `vlan-limit=2`.
+/// The expected tags come from Open vSwitch 3.1 with `vlan-limit=2`.
 ///
 /// With priority tags, the tag below a removed one gets the priority of the removed tag, also 0.
 #[test]

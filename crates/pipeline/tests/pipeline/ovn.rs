@@ -171,7 +171,7 @@ fn a_pause_changes_no_result_of_ovn_rules() {
         };
         let continuation = punt.continuation.as_ref().expect("the lookup was recorded");
         let resumed = switch.pipeline.resume_paused(&packet, continuation, &punt.metadata);
-        // The expected result is that of the same rule without `pause`, in a later version.
+        // A later version with the same rule without `pause` gives the expected result.
         let mut apply = rule.instructions.apply.to_vec();
         apply.retain(|action| !pauses(action));
         let instructions = Instructions { apply: apply.into(), ..(*rule.instructions).clone() };

@@ -441,7 +441,7 @@ pub(super) enum Command {
     /// Check the rights, devices and limits that the switch needs on this host.
     ///
     /// The command also works without the daemon. If the daemon runs, its rights, limits and ports
-    /// are checked. Else the ports are those of the configuration file, and the rights of this user
+    /// are checked. Else the configuration file names the ports, and the rights of this user
     /// are checked.
     ///
     /// Shows the command that corrects each missing thing. The exit code is 1 if something is

@@ -130,7 +130,7 @@ struct KeptSettings {
 impl DesiredBridge {
     /// Returns the options to set on the bridge that runs with the options `running`.
     ///
-    /// Settings of rows with a wrong value are those of the running bridge.
+    /// A row with a wrong value leaves the setting of the running bridge.
     pub(super) fn options_for(&self, running: &BridgeOptions) -> BridgeOptions {
         let KeptSettings { mac, mtu, .. } = self.kept;
         let mut options = self.options.clone();

@@ -33,7 +33,7 @@ pub enum BondLacpTime {
 }
 
 impl BondLacp {
-    /// Returns the name in the configuration, which is that of Open vSwitch.
+    /// Returns the name in the configuration, as in Open vSwitch.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

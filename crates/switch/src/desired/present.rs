@@ -124,7 +124,7 @@ fn present_port(
 
 /// Returns the address of the local port if it is not the configured one.
 ///
-/// The text is that of [`other_mac`].
+/// The text equals the one from [`other_mac`].
 pub(super) fn other_local_mac(bridge: &BridgeState) -> Option<String> {
     other_mac(bridge.ports.get(PortNo::LOCAL)?, bridge)
 }
@@ -190,7 +190,7 @@ mod tests {
             CONFIGURED.clone_into(&mut port.settings.mac);
             set_other_mac(port);
             let of_port = present_bridge(&declared, own, &mut Vec::new());
-            // The device is that of the local port now.
+            // The local port has the device now.
             let open = own.ports.get_mut(PortNo::new(1)).unwrap().open.take();
             let local = own.ports.get_mut(PortNo::LOCAL).unwrap();
             local.open = open;

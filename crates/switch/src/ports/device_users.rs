@@ -78,7 +78,7 @@ impl BridgePort {
 
     /// Warns of other users of the device, once for each user until it has gone.
     ///
-    /// `index` is that of the device, and `master` is the Linux bridge, bond or team that has the
+    /// `index` belongs to the device, and `master` is the Linux bridge, bond or team that has the
     /// device as a member. After an error in `addresses`, the known users stay.
     pub(crate) fn check_users(
         &mut self,

@@ -287,7 +287,7 @@ fn first_slot<T: Ord + Copy>(
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of the mapping, and no slot outlives the ring.
+        // SAFETY: base and length belong to the mapping, and no slot outlives the ring.
         unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), self.layout.bytes()) };
     }
 }

@@ -143,7 +143,7 @@ impl Umem {
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of the mapping, and both owners have ended.
+        // SAFETY: base and length belong to the mapping, and both owners have ended.
         unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), self.length()) };
     }
 }

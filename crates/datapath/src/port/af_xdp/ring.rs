@@ -115,7 +115,7 @@ impl<T: RingEntry> Mapping<T> {
 
 impl<T> Drop for Mapping<T> {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of the mapping, and no reference outlives it.
+        // SAFETY: base and length belong to the mapping, and no reference outlives it.
         unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), self.length) };
     }
 }

@@ -13,7 +13,7 @@
 //! [`MEASURED`] traversals is the rate `p`. A count of distinct sub-traversals is not enough: it
 //! includes the past, in which every common sub-traversal was new once. After the measurement the
 //! sketch is reset, so that it stays accurate and forgets old traffic. The policy measures only the
-//! traversals that it partitions, which are those of missed packets.
+//! traversals that it partitions: the traversals of missed packets.
 //!
 //! # Before and after the first measurement
 //!

@@ -77,7 +77,7 @@ struct VersionChanges {
 impl PublishedKairo {
     /// Creates an engine without entries, with the rules of these bridges.
     ///
-    /// The rules are those of the newest version.
+    /// The newest version has these rules.
     ///
     /// The caller must apply every later version, of all bridges.
     #[must_use]

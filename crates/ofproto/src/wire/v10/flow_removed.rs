@@ -104,7 +104,7 @@ pub(super) fn put(out: &mut Vec<u8>, removed: &FlowRemoved, format: FlowFormat) 
 fn put_start(out: &mut Vec<u8>, removed: &FlowRemoved, table: u8) {
     out.put_u64(removed.cookie.number());
     out.put_u16(removed.priority.number());
-    // OpenFlow 1.0 has no deletion of groups; the number is that of later versions.
+    // OpenFlow 1.0 has no deletion of groups; later versions have this number.
     out.put_u8(reason_number(removed.reason));
     out.put_u8(table);
     put_duration(out, removed.duration);

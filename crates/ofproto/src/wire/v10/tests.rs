@@ -319,7 +319,7 @@ fn group_mod_errors_equal_ovs_vswitchd() {
     check((0, 1, ALL), "", &selection("68617378", ""), ErrorCode::PropertyValue);
 }
 
-/// The bytes are those of `ovs-ofctl` 3.1 for `group:1`.
+/// `ovs-ofctl` 3.1 sends these bytes for `group:1`.
 #[test]
 fn a_group_is_an_action_of_nicira() {
     let bytes: [u8; 16] = [0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 40, 0, 0, 0, 0, 0, 1];

@@ -14,7 +14,7 @@
 //!
 //! # Departures from Open vSwitch
 //!
-//! The errors for malformed messages are those of Open vSwitch 3.1, with these exceptions:
+//! Malformed messages get the errors of Open vSwitch 3.1, with these exceptions:
 //!
 //! * A message that only a switch sends gets the error for a bad type, regardless of its length.
 //! * An error message from the peer is logged; the switch sends no error in reply.

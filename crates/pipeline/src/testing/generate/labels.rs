@@ -192,7 +192,7 @@ pub(super) fn popping(request: FlowMod) -> FlowMod {
 
 /// Makes the labels and the hidden part of `other` agree with those of `key`.
 ///
-/// Words of labels that `other` does not have are zero. The hidden Ethernet type is that of `key`,
+/// Words of labels that `other` does not have are zero. The hidden Ethernet type comes from `key`,
 /// and the length of the frame is random.
 pub(super) fn copy_hidden_state(other: &mut FlowKey, key: &FlowKey, mask: &FlowMask) {
     let [hidden_type, noise] =

@@ -297,7 +297,7 @@ fn send_tagged(
     egress.output_to(port, None)
 }
 
-/// Returns whether the Ethernet type is that of a tag that was not parsed.
+/// Returns whether the Ethernet type belongs to a tag that was not parsed.
 fn hides_tag(packet: &mut WorkingPacket) -> bool {
     if packet.key().words()[VLAN] & OUTER_PRESENT != 0 {
         return false;

@@ -1,8 +1,8 @@
 //! The VLAN tags that a packet of NORMAL has on a port.
 //!
-//! A packet has a VLAN within the bridge, and tags as it arrived. The VLAN is that of the outer tag,
-//! or of the ingress port. If the ingress port is a dot1q-tunnel port, the VLAN is the service VLAN
-//! of the port, and all tags of the packet are below it:
+//! A packet has a VLAN within the bridge, and tags as it arrived. The VLAN comes from the outer
+//! tag, or from the ingress port. If the ingress port is a dot1q-tunnel port, the VLAN is the service
+//! VLAN of the port, and all tags of the packet are below it:
 //!
 //! ```text
 //! ingress port   tags of the packet   VLAN   tags on a trunk            tags on a dot1q-tunnel port
@@ -12,7 +12,7 @@
 //! tunnel 100     none                 100    100 (type 0x88a8)          none
 //! ```
 //!
-//! The tags are those of Open vSwitch. A tag with VLAN 0 and priority 0 has no meaning: it is
+//! Open vSwitch sends the same tags. A tag with VLAN 0 and priority 0 has no meaning: it is
 //! removed, unless the port sends priority tags always. The priority of a service tag is 0, or that
 //! of the customer's tag on ports with priority tags. A tag that a removed one has covered keeps its
 //! priority, except on ports with priority tags, where it gets that of the removed tag.

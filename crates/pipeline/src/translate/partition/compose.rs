@@ -10,14 +10,14 @@
 //! sub-traversals    -----   -------------   --------------------
 //! ```
 //!
-//! * The **visits** are those of the whole traversal: no hidden bit is set, so the keys are the
+//! * The **visits** come from the whole traversal: no hidden bit is set, so the keys are the
 //!   same.
 //! * The **mask** contains the bits that the lookups consulted, and those of the tail in the last
 //!   sub-traversal. After a partition point the mask has no hidden bits, because all are constants
 //!   of the state. Before the first partition point it has the live hidden bits.
 //! * The **reads** are the bridge, its live fields at each end, and the reads of the tail in the
 //!   last sub-traversal.
-//! * The **actions** are those of the tail, in the last sub-traversal.
+//! * The **actions** belong to the tail, in the last sub-traversal.
 //! * The **state** at a partition point is plain. The first sub-traversal that ends there is
 //!   translated, and its continuation is stored for later compositions.
 //!

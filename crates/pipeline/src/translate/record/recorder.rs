@@ -84,7 +84,7 @@ pub(in crate::translate) struct LookupInput<'k> {
     pub(in crate::translate) table: TableId,
     pub(in crate::translate) key: &'k FlowKey,
     pub(in crate::translate) foreign: ForeignBits,
-    /// True if the key is that of the packet, without foreign bits.
+    /// True if the key has the packet's own bits only.
     pub(in crate::translate) is_own: bool,
 }
 

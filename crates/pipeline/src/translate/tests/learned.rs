@@ -192,7 +192,7 @@ struct OverlappingRule {
     vlan: Option<u16>,
 }
 
-/// A packet near a rule: each field is that of the rule, or random.
+/// A packet near a rule: each field has the value of the rule, or a random one.
 #[derive(Clone, Debug)]
 struct NearbyPacket {
     follows: [bool; 6],

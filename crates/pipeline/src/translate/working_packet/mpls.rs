@@ -15,8 +15,8 @@
 //! vSwitch. OpenFlow pops one label, and leaves labels where the Ethernet type promises other
 //! headers, which no receiver can parse. A new label is a copy of the outermost one. The first
 //! label is as in Open vSwitch: label 0, or 2 before IPv6 (explicit null, RFC 3032, 2.1). The
-//! traffic class of this label is the lower half of the DSCP. The TTL of this label is that of the
-//! IP header, or 64 if there is no IP header or its TTL is 0.
+//! traffic class of this label is the lower half of the DSCP. The TTL of this label comes from the
+//! IP header, or is 64 if there is no IP header or its TTL is 0.
 
 use std::ops::ControlFlow;
 

@@ -6,7 +6,7 @@
 //! tag, as in Open vSwitch, where flow keys also hold two tags.
 //!
 //! A pop can uncover a tag that was not parsed, because the daemon parses fewer tags than the
-//! packet has. The Ethernet type in the key is that of the tag, before and after the pop. The
+//! packet has. The Ethernet type in the key belongs to the tag, before and after the pop. The
 //! translation continues with this type, as in Open vSwitch with `vlan-limit`.
 
 use shunt_flow::{FieldId, layout::word};

@@ -403,7 +403,7 @@ fn check_bridge(bridge: &Value) -> Option<HostCheck> {
 
 /// Returns the listeners of a bridge to which no controller can connect.
 ///
-/// The reasons are those of `show`.
+/// `show` has the same reasons.
 fn check_listeners(bridge: &Value) -> Vec<HostCheck> {
     let name = format!("bridge {}", word(&bridge["name"]));
     let problem = |own: &Value| {

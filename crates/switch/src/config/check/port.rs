@@ -114,7 +114,7 @@ impl PortOptions {
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
     }
 
-    /// Returns the problem of a refused name, with the name to use if the name is that of a device.
+    /// Returns the problem of a refused name, with the name to use if a device has it.
     ///
     /// A device may have further names, which are longer than the name of a port can be.
     fn with_first_name(&self, problem: SwitchError) -> SwitchError {

@@ -1,6 +1,6 @@
 //! The balancer: samples the loads of receive queues, and moves queues between packet threads.
 //!
-//! The conditions are those of Open vSwitch (`pmd-auto-lb`): a thread was overloaded for a minute,
+//! The conditions follow Open vSwitch (`pmd-auto-lb`): a thread was overloaded for a minute,
 //! and the variance of the loads becomes clearly smaller.
 
 use std::collections::BTreeMap;

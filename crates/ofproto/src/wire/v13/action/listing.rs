@@ -45,7 +45,7 @@ impl CommonHeaders {
 
 /// Returns the actions in the form of OpenFlow 1.3, if that form differs.
 ///
-/// `headers` are those of every packet before the first action.
+/// Every packet has `headers` before the first action.
 pub(in crate::wire::v13) fn in_openflow_13(
     actions: &[Action],
     mut headers: CommonHeaders,

@@ -227,7 +227,7 @@ mod tests {
         let mpls = text(19, [0x00, 0x08], ErrorCode::PushMplsType);
         assert_eq!(mpls, "push_mpls:0x0008, and not 0x8847 or 0x8848");
         for code in [ErrorCode::LoadValue, ErrorCode::PushVlanType, ErrorCode::PushMplsType] {
-            // The number is that of Open vSwitch.
+            // Open vSwitch has the same number.
             assert_eq!(code.number(), ErrorCode::ActionArgument.number());
         }
     }

@@ -220,7 +220,7 @@ const fn read_reason(number: u16) -> Result<RemovedReason, ErrorCode> {
     })
 }
 
-/// Returns the number of a reason, which is that of OpenFlow 1.4.
+/// Returns the number of a reason, as in OpenFlow 1.4.
 const fn reason_number(reason: RemovedReason) -> u16 {
     match reason {
         RemovedReason::IdleTimeout => 0,
