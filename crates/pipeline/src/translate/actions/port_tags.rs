@@ -1,8 +1,8 @@
 //! The VLAN tags that a packet of NORMAL has on a port.
 //!
 //! A packet has a VLAN within the bridge, and tags as it arrived. The VLAN comes from the outer
-//! tag, or from the ingress port. If the ingress port is a dot1q-tunnel port, the VLAN is the service
-//! VLAN of the port, and all tags of the packet are below it:
+//! tag, or from the ingress port. If the ingress port is a dot1q-tunnel port, the VLAN is the
+//! service VLAN of the port, and all tags of the packet are below it:
 //!
 //! ```text
 //! ingress port   tags of the packet   VLAN   tags on a trunk            tags on a dot1q-tunnel port
