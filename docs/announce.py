@@ -41,7 +41,10 @@ def main():
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     run_dir, bridge, seconds, *flows = sys.argv[1:]
-    reply = call(run_dir, "shunt/announce", [bridge, seconds, *flows])
+    try:
+        reply = call(run_dir, "shunt/announce", [bridge, seconds, *flows])
+    except (OSError, RuntimeError) as error:
+        sys.exit(f"announce.py: {error}")
     print(f"accepted: {reply['accepted']}, refused: {reply['refused']}")
     # Flows are refused while too many wait for the switch.
     sys.exit(1 if reply["refused"] else 0)

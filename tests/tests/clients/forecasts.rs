@@ -133,7 +133,8 @@ fn the_example_program_announces_flows() {
     assert_eq!(text(&announce("br0", &[&flows[0], &flows[1]])), "accepted: 2, refused: 0\n");
     assert!(wait_until(|| count(&daemon, "announced", "installed") == 2));
     let refused = announce("br7", &[&flows[0]]);
-    assert!(error_text(&refused).contains("br7"), "{refused:?}");
+    let error = error_text(&refused);
+    assert!(error.starts_with("announce.py: ") && error.contains("br7"), "{error}");
     let usage = announce("br0", &[]);
     assert!(error_text(&usage).contains("usage: announce.py RUN_DIR BRIDGE SECONDS FLOW.."));
 }

@@ -368,8 +368,9 @@ impl<'a> AnnouncedWords<'a> {
     fn of(words: &'a [String]) -> Result<Self, String> {
         let [bridge, seconds, flows @ ..] = words else { return Err(missing_argument()) };
         let valid = seconds.parse().map(Duration::from_secs);
-        let valid: Duration =
-            valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;
+        let valid: Duration = valid.map_err(|_| {
+            format!("`{seconds}` is no time: give a whole number of seconds from 1 to {}", u64::MAX)
+        })?;
         if valid.is_zero() {
             let error = "0 seconds would remove the flows at once: give at least 1 second";
             return Err(error.to_owned());

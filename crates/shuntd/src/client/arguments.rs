@@ -385,7 +385,7 @@ pub(super) enum Command {
             long,
             value_name = "SECONDS",
             default_value_t = 60,
-            value_parser = number_in(0..=u64::MAX),
+            value_parser = number_in(1..=u64::MAX),
             allow_negative_numbers = true
         )]
         seconds: u64,

@@ -211,25 +211,10 @@ impl PreloadReport {
 
     /// Returns an error if flows have no entries.
     pub(crate) fn result(&self) -> Result<(), CallError> {
-        let mut reasons: Vec<String> = Vec::new();
-        for (reason, count) in &self.counts.refused {
-            let mend = match reason.as_str() {
-                "forecasts_full" => format!(
-                    " (a packet thread keeps entries of at most {} flows without a hit: raise \
-                     `foresight.entries`)",
-                    self.entries
-                ),
-                "unknown_bits" => {
-                    " (the rules match bits that the mask of the flow leaves open)".to_owned()
-                }
-                "no_room" => {
-                    " (three quarters of the cache are in use: raise the size of the cache)"
-                        .to_owned()
-                }
-                _ => String::new(),
-            };
-            reasons.push(format!("{reason} {count}{mend}"));
-        }
+        let refused = self.counts.refused.iter();
+        let mut reasons: Vec<String> = refused
+            .map(|(reason, count)| format!("{reason} {count}{}", self.hint(reason)))
+            .collect();
         let waiting = self.counts.waiting_for_threads();
         if waiting > 0 {
             reasons.push(format!(
@@ -240,6 +225,33 @@ impl PreloadReport {
             return Ok(());
         }
         Err(CallError::Refused(format!("flows without an entry: {}", reasons.join(", "))))
+    }
+
+    /// Returns the rule behind a reason, and what to do, in parentheses.
+    ///
+    /// The result is empty for a reason of a newer daemon.
+    fn hint(&self, reason: &str) -> String {
+        let hint = match reason {
+            "expired" => "their time passed while they waited: raise `--seconds`",
+            "queue_full" => "too many flows waited: repeat the command",
+            "forecasts_full" => {
+                return format!(
+                    " (a packet thread keeps entries of at most {} flows without a hit: raise \
+                     `foresight.entries`)",
+                    self.entries
+                );
+            }
+            "hidden_state" => "arriving packets have no registers and no metadata: leave them out",
+            "no_such_port" => "no packet thread receives from `in_port`: see `shuntctl ports`",
+            "translation_error" => "the tables drop the flow with an error: see `shuntctl trace`",
+            "learns" => "the switch would learn, which only a packet may cause",
+            "unknown_bits" => "the rules match bits that the mask of the flow leaves open",
+            "no_room" => "three quarters of the cache are in use: raise the size of the cache",
+            "reports_full" => "the eviction thread does not keep up: repeat the command",
+            "no_entries" => "this kind of cache gets no entries of forecasts: see `caches.kind`",
+            _ => return String::new(),
+        };
+        format!(" ({hint})")
     }
 }
 
@@ -318,6 +330,14 @@ mod tests {
         assert!(
             full.to_string()
                 .contains("forecasts_full 4 (a packet thread keeps entries of at most 16")
+        );
+        let refused = [("no_such_port", 2), ("learns", 1), ("of_a_newer_daemon", 3)];
+        let refused = report(counts(14, &refused)).result().unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "flows without an entry: no_such_port 2 (no packet thread receives from `in_port`: see \
+             `shuntctl ports`), learns 1 (the switch would learn, which only a packet may cause), \
+             of_a_newer_daemon 3"
         );
         let busy = report(counts(19, &[])).result().unwrap_err();
         assert!(busy.to_string().contains("1 still wait"), "{busy}");
