@@ -125,7 +125,7 @@ const GROWTH: u64 = 2;
 const DELIVERY_TIME: Duration = Duration::from_secs(1);
 
 /// The number of installed forecasts at some times of a trial.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct InstallHistory(Vec<InstalledForecasts>);
 
 /// The number of forecasts that were installed until a time.
@@ -146,6 +146,12 @@ const LEADS: u32 = 3;
 const RECORDS_MAX: u32 = 256;
 
 impl InstallHistory {
+    /// Creates an empty history with room for all records, so that no record allocates memory.
+    fn new() -> Self {
+        // Both ends of a trial have a record.
+        Self(Vec::with_capacity(RECORDS_MAX as usize + 1))
+    }
+
     /// Records the number of installed forecasts, at most once in `step`.
     fn record(&mut self, count: u64, time: Duration, step: Duration) {
         if self.0.last().is_none_or(|last| time.saturating_sub(last.time) >= step) {
@@ -182,7 +188,7 @@ impl Governor {
             trial_since: None,
             is_growing: false,
             trial_counts: OutcomeCounts::default(),
-            installed: InstallHistory::default(),
+            installed: InstallHistory::new(),
             out_since: None,
             counts: OutcomeCounts::default(),
             pause: config.pause,
@@ -306,7 +312,7 @@ impl Governor {
         (self.parts, self.out_since) = (self.config.trial * PARTS, None);
         (self.trial_flows, self.trial_since) = (0, None);
         self.trial_counts = self.counts;
-        self.installed = InstallHistory::default();
+        self.installed.0.clear();
     }
 
     /// Pauses the predictor, each time twice as long up to a limit.

@@ -1,17 +1,21 @@
 //! Tests that the packet path allocates no memory once it is warm.
 
-use std::{num::NonZeroU32, path::Path};
+use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use allocation_counter::measure;
 use shunt_datapath::{
     BURST, Command, ThreadConfig,
     cache::{CacheConfig, ExactConfig},
+    forecast::ForecastConfig,
     netflow::netflow_cache,
     port::{PortSpec, Repeat, open},
     rule_sample::{CollectorSetId, rule_sampler},
     sample::{SampleUse, SamplerConfig, packet_sampler},
 };
 use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
+use shunt_foresight::{
+    ForecastSource, Foresight, GovernorConfig, Periodic, Reply, Siblings, SuccessorTable,
+};
 use shunt_pipeline::{
     Action, Bucket, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind,
     MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, PortInfo, SampleAction,
@@ -86,6 +90,37 @@ fn check(exact: ExactConfig) {
 fn a_warm_burst_allocates_nothing_in_any_cache() {
     check(ExactConfig { lines: 8192, insert_inverse: 1 });
     check(ExactConfig { lines: 8192, insert_inverse: 0 });
+}
+
+/// Time passes between the bursts, so the governors of the predictors get outcomes.
+#[test]
+fn a_warm_burst_with_predictors_allocates_nothing() {
+    let mut switch = Switch::new(1, 4, super::thread_config());
+    let config = ForecastConfig::default();
+    let senders = switch.attach_predictors(config, || {
+        let mut predictors = Foresight::new(GovernorConfig::default());
+        predictors.add(Box::new(Reply::default()));
+        predictors.add(Box::new(Siblings::default()));
+        predictors.add(Box::new(SuccessorTable::new(64)));
+        predictors.add(Box::new(Periodic::new(64, 1, config.idle)));
+        predictors
+    });
+    switch.apply(&[per_flow(1, 2)]);
+    for warm in [false, true] {
+        for _ in 0..20 {
+            for number in 0..BURST {
+                assert!(switch.send(0, 1, &flow(u16::try_from(number).unwrap())));
+            }
+            let allocated = allocations(|| while switch.run_iteration(0) {});
+            assert!(!warm || allocated == 0, "{allocated} allocations in a warm burst");
+            drop(switch.receive(0, 2));
+            switch.coordinator.run_iteration();
+            switch.wait(Duration::from_millis(10));
+        }
+    }
+    let counters = senders[0].counters();
+    assert!(counters.observed.get() >= BURST as u64);
+    assert!(counters.of(ForecastSource::Reply).counts().installed > 0);
 }
 
 #[test]
