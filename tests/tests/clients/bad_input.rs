@@ -115,6 +115,22 @@ fn a_configuration_typo_has_position_and_suggestion() {
 }
 
 #[test]
+fn database_clients_do_not_fill_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("db.sock");
+    let daemon = Daemon::start(&format!("[ovsdb]\nsocket = {socket:?}\n"));
+    for _ in 0..60 {
+        let mut client = UnixStream::connect(&socket).expect("the server listens");
+        client.write_all(br#"{"method":1,"params":[],"id":0}"#).expect("the server reads");
+        // The server closes the connection after it has logged the reason.
+        client.read_to_end(&mut Vec::new()).expect("the end of the connection");
+    }
+    let log = daemon.log();
+    let lines = log.matches("disconnected: a message is not JSON-RPC 1.0").count();
+    assert!((1..=20).contains(&lines), "{lines} lines: {log}");
+}
+
+#[test]
 fn half_request_blocks_no_control_client() {
     let daemon = daemon();
     let socket = daemon.run_dir().join(format!("shuntd.{}.ctl", daemon.id()));

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The log lines that the clients of a socket cause.
+/// The log lines that the clients of a socket, or all clients of a server, cause.
 ///
 /// A client may connect as often as it likes, and must not fill the log.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl ClientLog {
             Some(omitted) => tracing::warn!(
                 target: "shunt_ovsdb",
                 omitted,
-                "{text}; {omitted} lines about clients of this socket were omitted"
+                "{text}; {omitted} lines about clients were omitted"
             ),
             None => {}
         }

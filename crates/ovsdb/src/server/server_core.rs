@@ -11,8 +11,8 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use super::{
-    ServerClock, ServerLimits, client_message::ClientMessage, json_bytes::json_bytes,
-    lock_table::LockTable, outbox::Outbox, subscription::PendingChanges,
+    ServerClock, ServerLimits, client_log::ClientLog, client_message::ClientMessage,
+    json_bytes::json_bytes, lock_table::LockTable, outbox::Outbox, subscription::PendingChanges,
 };
 use crate::{
     database::{ChangeSet, Database, DatabaseSnapshot},
@@ -73,6 +73,8 @@ pub struct ServerCore {
     has_changed: bool,
     /// Number of connections and messages so far.
     events: u64,
+    /// Log of clients that were disconnected.
+    log: ClientLog,
 }
 
 /// A database with its log.
@@ -147,6 +149,7 @@ impl ServerCore {
             ended: Vec::new(),
             has_changed: false,
             events: 0,
+            log: ClientLog::default(),
         }
     }
 
@@ -196,7 +199,10 @@ impl ServerCore {
             return false;
         };
         let client = *client;
-        tracing::info!(target: "shunt_ovsdb", client = client.0, "client {}: disconnected, because it is idle and another client needs its place", client.0);
+        self.log.warn(&format!(
+            "client {}: disconnected, because it is idle and another client needs its place",
+            client.0
+        ));
         self.disconnect(client);
         true
     }
@@ -414,7 +420,7 @@ impl ServerCore {
     fn end_sessions(&mut self) {
         while let Some((client, reason)) = self.ended.pop() {
             if self.sessions.contains_key(&client) {
-                tracing::warn!(target: "shunt_ovsdb", client = client.0, "client {}: disconnected: {reason}", client.0);
+                self.log.warn(&format!("client {}: disconnected: {reason}", client.0));
                 self.disconnect(client);
             }
         }
