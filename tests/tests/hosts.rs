@@ -264,7 +264,7 @@ fn the_local_port_keeps_addresses_across_a_restart() {
 
 /// An MTU that AF_XDP cannot have is not set, and any other one is undone.
 #[test]
-fn a_refused_port_leaves_the_mtu_of_its_device() {
+fn a_refused_port_leaves_mtu_of_device() {
     let Some(middle) = namespace_or_skip("undo") else { return };
     let daemon = with_local_tap("", &middle);
     middle.run("ip", &["link", "add", "p3", "mtu", "1400", "type", "veth", "peer", "name", "e3"]);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_refused_with_the_known_ones() {
+    fn an_unknown_option_is_refused_with_known_ones() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let soak = command("soak");
         assert!(soak.check_options(&words("--faults 60 --churn 60")).is_ok());

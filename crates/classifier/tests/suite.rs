@@ -12,7 +12,7 @@ macro_rules! suite {
 }
 
 suite!(
-    an_empty_table_answers_nothing_and_depends_on_nothing,
+    an_empty_table_needs_no_mask,
     a_rule_without_a_mask_matches_every_key,
     the_higher_priority_wins_whichever_came_first,
     of_equal_priorities_the_older_rule_wins,
@@ -20,17 +20,17 @@ suite!(
     the_result_depends_on_the_consulted_bits,
     a_strict_find_compares_mask_value_and_priority,
     a_version_sees_earlier_additions_and_later_removals,
-    a_rule_that_a_version_adds_and_removes_is_never_seen,
+    rule_added_and_removed_together_is_never_seen,
     a_rule_that_replaces_another_keeps_its_place,
     only_the_rule_that_lives_is_removed,
     reclaiming_frees_only_invisible_objects,
     versions_may_end_out_of_order,
     a_table_can_be_emptied_and_filled_again,
-    matches_are_returned_in_order_down_to_a_floor,
+    matches_are_returned_in_order_down_to_floor,
     matches_report_the_remaining_maximum_priority,
     an_unused_match_adds_no_bits,
     rules_overlap_where_a_packet_can_match_both,
-    rules_within_a_match_are_those_of_no_other_packet,
+    rules_within_a_match_match_no_other_packet,
 );
 
 fn key(fields: &[(FieldId, u128)]) -> FlowKey {
@@ -79,7 +79,7 @@ fn answers(table: &impl Classifier<u32>, key: &FlowKey) -> [Option<u32>; V.len()
     V.map(|version| answer(table, key, version))
 }
 
-fn an_empty_table_answers_nothing_and_depends_on_nothing(table: &mut impl Classifier<u32>) {
+fn an_empty_table_needs_no_mask(table: &mut impl Classifier<u32>) {
     let mut mask = FlowMask::EMPTY;
     assert_eq!(table.lookup_masked(&packet_to(1), V[0], &mut mask), None);
     assert!(mask.is_empty());
@@ -160,7 +160,7 @@ fn a_version_sees_earlier_additions_and_later_removals(table: &mut impl Classifi
     assert_eq!(table.len(), 1);
 }
 
-fn a_rule_that_a_version_adds_and_removes_is_never_seen(table: &mut impl Classifier<u32>) {
+fn rule_added_and_removed_together_is_never_seen(table: &mut impl Classifier<u32>) {
     table.insert(Match::any(), rank(5, 0), V[2], 1);
     assert_eq!(table.remove(&Match::any(), rank(5, 0), V[2]), Some(1));
     assert_eq!(answers(table, &FlowKey::ZERO), [None; 5]);
@@ -238,7 +238,7 @@ fn a_table_can_be_emptied_and_filled_again(table: &mut impl Classifier<u32>) {
     }
 }
 
-fn matches_are_returned_in_order_down_to_a_floor(table: &mut impl Classifier<u32>) {
+fn matches_are_returned_in_order_down_to_floor(table: &mut impl Classifier<u32>) {
     table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
     table.insert(prefix(0x0a01_0200, 24), rank(5, 1), V[0], 2);
     table.insert(prefix(0x0a00_0000, 8), rank(7, 2), V[0], 3);
@@ -301,7 +301,7 @@ fn rules_overlap_where_a_packet_can_match_both(table: &mut impl Classifier<u32>)
     assert!(!overlaps(&prefix(0x0a01_0200, 24), 5, V[0]));
 }
 
-fn rules_within_a_match_are_those_of_no_other_packet(table: &mut impl Classifier<u32>) {
+fn rules_within_a_match_match_no_other_packet(table: &mut impl Classifier<u32>) {
     table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
     table.insert(prefix(0x0a01_0200, 24), rank(6, 1), V[0], 2);
     table.insert(prefix(0x0b01_0200, 24), rank(6, 2), V[0], 3);

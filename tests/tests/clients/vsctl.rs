@@ -308,7 +308,7 @@ fn patch_ports_have_long_names() {
 
 /// A second name of a device may be longer than the name of a port.
 #[test]
-fn a_long_name_of_a_device_has_its_first_name() {
+fn a_long_device_name_has_its_first_name() {
     for fixture in DaemonFixture::both("altname") {
         let _daemon = fixture.start();
         let long = "a-further-name-of-x0";

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_cpu_is_explained_with_the_present_ones() {
+    fn a_missing_cpu_is_refused_with_present_ones() {
         for present in [0, 3, 8] {
             assert!(is_in("0-3,8", present), "{present}");
             assert!(remedy(present, "0-3,8").contains("AllowedCPUs"), "{present}");

@@ -163,7 +163,7 @@ fn a_removed_device_has_vanished() {
 
 /// A device may have further names, and a port may use any of them.
 #[test]
-fn a_second_name_of_a_device_keeps_its_port() {
+fn a_port_keeps_device_under_second_name() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         ip("link property add dev a0 altname second");

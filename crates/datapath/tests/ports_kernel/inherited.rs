@@ -174,7 +174,7 @@ fn stored(spec: &PortSpec, name: &str) -> StoredDescriptor {
 
 /// The kernel reports only the first name of the device of a queue.
 #[test]
-fn a_second_name_of_a_tap_keeps_its_queues() {
+fn a_tap_keeps_queues_under_second_name() {
     in_namespace(|| {
         let queue = stored(&tap_spec("t0"), "tap/second/0000");
         ip("link property add dev t0 altname second");

@@ -152,7 +152,7 @@ fn an_engine_can_return_to_a_thread<E: InCircuit>() {
 }
 
 /// Where an async runtime runs, another one can neither run nor be dropped.
-fn a_step_works_in_a_task_of_an_async_runtime<E: InCircuit>() {
+fn step_works_in_an_async_task<E: InCircuit>() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let task = runtime.spawn(async {
         let mut fixture = FaultFixture::<E>::new(99);
@@ -261,7 +261,7 @@ fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
     assert!(causes.iter().all(|run| matches!(run.cause, Cause::Delta(_))), "{causes:?}");
 }
 
-fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() {
+fn a_fault_before_a_large_change_evicts_every_entry<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(0);
     fixture.engine.fail_after(0);
     let change = fixture.new_rule();
@@ -271,7 +271,7 @@ fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() 
 
 #[test]
 fn a_visits_step_works_in_an_async_task() {
-    a_step_works_in_a_task_of_an_async_runtime::<Visits>();
+    step_works_in_an_async_task::<Visits>();
 }
 
 #[test]
@@ -300,7 +300,7 @@ of_each!(
     a_fault_also_evicts_pending_evictions,
     a_fault_while_entries_are_added_loses_none,
     a_too_large_change_evicts_pending_entries,
-    a_fault_before_a_change_of_too_many_rules_evicts_every_entry,
+    a_fault_before_a_large_change_evicts_every_entry,
     beyond_the_bound_only_objects_are_examined,
     beyond_the_bound_objects_keep_their_delta_number,
     a_fault_does_not_affect_other_engines,

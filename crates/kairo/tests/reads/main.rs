@@ -208,7 +208,7 @@ fn any_packet() -> FlowKey {
 
 /// The list of kinds names exactly the tests that remove a read of each kind.
 #[test]
-fn every_kind_of_read_is_removed_by_its_tests() {
+fn each_kind_of_read_has_its_test() {
     let sources = [
         include_str!("ports.rs"),
         include_str!("groups.rs"),

@@ -47,12 +47,7 @@ pub(super) fn files(snapshot: &DatabaseSnapshot, root: RowView<'_>) -> Option<Tl
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        future::poll_fn,
-        pin::pin,
-        sync::mpsc::channel,
-        task::Poll,
-    };
+    use std::{future::poll_fn, pin::pin, sync::mpsc::channel, task::Poll};
 
     use tokio::runtime::Builder;
 
@@ -60,7 +55,7 @@ mod tests {
 
     /// The only blocking thread is busy, so the files are read later.
     #[test]
-    fn files_of_a_row_are_read_on_a_blocking_thread() {
+    fn tls_files_are_read_on_a_blocking_thread() {
         let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let (end, is_over) = channel::<()>();

@@ -26,7 +26,7 @@ fn nic_is_removed_by_setting_without_warning() {
 
 /// The port numbers of the P4 program have nine bits.
 #[test]
-fn a_port_that_is_not_on_the_nic_is_shown() {
+fn a_port_without_the_nic_is_shown() {
     let daemon = Daemon::start(
         "[caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"127.0.0.1:9\"\n\
          [[bridge]]\nname = \"br0\"\n\

@@ -162,7 +162,7 @@ fn a_reload_sets_the_files_of_tls() {
 
 /// Another program has the address, which only `show` and the log reported.
 #[test]
-fn a_reload_names_a_listener_that_is_not_open() {
+fn a_reload_names_a_closed_listener() {
     let daemon = Daemon::start(BRIDGE);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("ptcp:{}:127.0.0.1", taken.local_addr().unwrap().port());

@@ -406,7 +406,7 @@ mod tests {
 
     /// A state file of an earlier version is accepted.
     #[test]
-    fn an_af_xdp_port_has_a_lower_mtu_limit() {
+    fn af_xdp_port_has_lower_mtu_limit() {
         let port = |kind, mtu| PortOptions { kind, mtu, ..port_named("p1") };
         let config = |port| Config { bridges: vec![bridge("br0", &[port])], ..Config::default() };
         let jumbo = config(port(PortType::AfXdp, 3819));

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_idle_time_limits_the_lead_of_periodic_flows() {
+    fn idle_time_limits_lead_of_periodic_flows() {
         let options = ForesightOptions {
             predictors: vec![PredictorName::Periodic],
             idle_ms: 400,

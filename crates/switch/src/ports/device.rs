@@ -504,7 +504,7 @@ mod tests {
 
     /// A device that is set down has a reason, and a device without a carrier has none.
     #[test]
-    fn a_device_that_is_set_down_has_a_reason() {
+    fn a_device_set_down_has_a_reason() {
         let text = |index, is_up| {
             let mac = [2, 0, 0, 0, 0, 1];
             down_text("eth1", &HostDeviceState { index, is_up, mac, mtu: 1500 })

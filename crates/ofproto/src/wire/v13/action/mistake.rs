@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_to_a_read_only_field_is_named() {
+    fn a_read_only_field_is_named() {
         let entry = [&ETH_TYPE[..], &[0x08, 0x00], &[0; 6]].concat();
         let action = [&[0, 25, 0, 16][..], &entry].concat();
         assert_eq!(read_actions(&action, ActionFormat::V13), Err(ErrorCode::SetFieldArgument));
