@@ -5,17 +5,22 @@
 //! [packet(7)]: https://man7.org/linux/man-pages/man7/packet.7.html
 
 use std::{
-    io::IoSlice,
+    io::{IoSlice, IoSliceMut},
     os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
 };
 
 use nix::{
     errno::Errno,
     ifaddrs::getifaddrs,
     sys::socket::{
-        AddressFamily, ControlMessage, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol,
-        SockType, bind, recv, sendmmsg, setsockopt, socket, sockopt::RcvBufForce,
+        AddressFamily, ControlMessage, ControlMessageOwned, LinkAddr, MsgFlags, MultiHeaders,
+        RecvMsg, SockFlag, SockProtocol, SockType, bind, recv, recvmsg, sendmmsg, setsockopt,
+        socket,
+        sockopt::{RcvBufForce, ReceiveTimestampns},
     },
+    sys::time::TimeSpec,
+    time::{ClockId, clock_gettime},
 };
 
 use crate::capture::FRAME_BYTES;
@@ -93,6 +98,66 @@ impl WireReceiver {
             }
         }
     }
+}
+
+/// The receiving side of a packet socket, with the arrival time of each frame.
+///
+/// The kernel stamps the frames, so the time does not depend on the CPU time of the reader.
+#[derive(Debug)]
+pub struct TimedReceiver(OwnedFd);
+
+impl TimedReceiver {
+    /// Opens a device by name, and buffers frames from now on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such device, or no permission to receive raw frames.
+    #[must_use]
+    pub fn open(device: &str) -> Self {
+        let WireReceiver(fd) = WireReceiver::open(device);
+        setsockopt(&fd, ReceiveTimestampns, &true)
+            .unwrap_or_else(|errno| panic!("no times of frames from {device}: {errno}"));
+        Self(fd)
+    }
+
+    /// Returns the next frame, truncated to the size of [`Frame`], and its arrival time.
+    ///
+    /// The time is of the same clock as [`clock_time`]; `None` if no frame waits.
+    #[must_use]
+    pub fn receive(&self) -> Option<(Frame, Duration)> {
+        let mut frame = [0; FRAME_BYTES];
+        loop {
+            let mut space = nix::cmsg_space!(TimeSpec);
+            let mut slices = [IoSliceMut::new(&mut frame)];
+            let (fd, flags) = (self.0.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+            let time = match recvmsg::<()>(fd, &mut slices, Some(space.as_mut_slice()), flags) {
+                Ok(message) => kernel_time(&message),
+                Err(Errno::EINTR) => continue,
+                Err(_) => return None,
+            };
+            return time.map(|time| (frame, time));
+        }
+    }
+}
+
+/// Returns the time at which the kernel got a frame.
+fn kernel_time(message: &RecvMsg<'_, '_, ()>) -> Option<Duration> {
+    let mut controls = message.cmsgs().ok()?;
+    controls.find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(time) => Some(Duration::from(time)),
+        _ => None,
+    })
+}
+
+/// Returns the time of the clock by which the kernel stamps frames.
+///
+/// # Panics
+///
+/// If the system has no such clock.
+#[must_use]
+pub fn clock_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_REALTIME);
+    time.unwrap_or_else(|errno| panic!("no time of day: {errno}")).into()
 }
 
 fn open(device: &str, protocol: Option<SockProtocol>) -> OwnedFd {

@@ -8,7 +8,7 @@ mod regress;
 use std::{os::unix::process::CommandExt as _, process::Command};
 
 use crate::{
-    install,
+    dpdk, install,
     shell::{TaskError, cargo, root, run, target},
 };
 
@@ -18,6 +18,9 @@ const PACKAGES: &[&str] =
 
 /// Options for the eviction engines that run as dbsp circuits.
 const DBSP: &[&str] = &["--features", "shunt-benches/dbsp,shuntd/dbsp"];
+
+/// Options for DPDK ports of the daemon.
+const DPDK: &[&str] = &["--features", "shuntd/dpdk"];
 
 /// Packages for `--list` and `--help`: the program with the list of experiments.
 const LIST: &[&str] = &["--package", "shunt-benches", "--bin", "experiments"];
@@ -33,10 +36,15 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         return run_experiments(arguments, None);
     }
     println!("building the switch and the experiments with optimisation:");
-    // `--dbsp` is for the build only. The experiments check the feature.
+    // These options are for the build only. The experiments check the features.
     let (features, words): (Vec<String>, Vec<String>) =
-        arguments.iter().cloned().partition(|word| word == "--dbsp");
-    build(&[PACKAGES, if features.is_empty() { &[] } else { DBSP }].concat())?;
+        arguments.iter().cloned().partition(|word| word == "--dbsp" || word == "--dpdk");
+    let has = |option: &str| features.iter().any(|word| word == option);
+    if has("--dpdk") {
+        dpdk::ensure_library()?;
+    }
+    let features = [if has("--dbsp") { DBSP } else { &[] }, if has("--dpdk") { DPDK } else { &[] }];
+    build(&[PACKAGES, features.concat().as_slice()].concat())?;
     ensure_rival();
     let os_ken = os_ken(&words);
     run_experiments(&words, os_ken.as_deref())

@@ -22,13 +22,14 @@ use crate::{experiments::regress, switch::is_root};
 /// Environment variable that marks the second process.
 const INSIDE_VARIABLE: &str = "SHUNT_BENCH_INSIDE";
 
-const USAGE: &str = "usage: cargo xtask bench NAME.. [--quick] [--dbsp] [options of the experiment]
-       cargo xtask bench --all [--shard I/N] [--quick] [--dbsp]
+const USAGE: &str = "usage: cargo xtask bench NAME.. [--quick] [--dbsp] [--dpdk] [options]
+       cargo xtask bench --all [--shard I/N] [--quick] [--dbsp] [--dpdk]
        cargo xtask bench --list
        cargo xtask bench regress BASE [--quick]
     --quick       a short run of about a minute each, which does not write docs/results
     --shard I/N   run every Nth of all experiments, starting with the Ith
     --dbsp        include the eviction engines that run as dbsp circuits (builds dbsp)
+    --dpdk        build the daemon with DPDK, which ports-dpdk needs (installs libdpdk)
 ";
 
 /// Runs the experiments that the command line selects.

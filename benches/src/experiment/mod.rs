@@ -28,7 +28,7 @@ pub use registry::{Choice, EXPERIMENTS, Experiment, find};
 use registry::{OF_DBSP, WITH_CIRCUITS};
 pub(crate) use report::write_atomically;
 pub use report::{Form, Report};
-pub use row::{Better, Curve, Ratio, Row, Samples, Verdict, quantile};
+pub use row::{Better, Curve, Ratio, Row, Samples, Verdict, quantile, quantile_per_mille};
 pub use run::Run;
 pub use table::table;
 pub(crate) use table::table_of_builds;

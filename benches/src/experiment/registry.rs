@@ -4,9 +4,9 @@ use shunt_flow::text::nearest_of;
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, foresight, forwarding, generation, gigaflow, guest_ports,
-    host_ports, idle_ports, kernel_ports, live, megaflows, misses, nic_push, nuevomatch,
-    ovsdb_ports, pipeline, slow_path, updates, workloads,
+    characterisation, classifier, dpdk_ports, foresight, forwarding, generation, gigaflow,
+    guest_ports, host_ports, idle_ports, kernel_ports, live, megaflows, misses, nic_push,
+    nuevomatch, ovsdb_ports, pipeline, port_latency, slow_path, updates, workloads,
 };
 
 /// An experiment of `shunt-bench`: its name, its plot and the function to run.
@@ -74,6 +74,10 @@ const OWN: Experiment = Experiment {
     run_part: |_, part| panic!("there is no part {part}"),
 };
 
+/// An experiment with Open vSwitch as its rival.
+const WITH_OPEN_VSWITCH: Experiment =
+    Experiment { source: "own experiment, compared with Open vSwitch", has_rival: true, ..OWN };
+
 /// All experiments.
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -90,29 +94,29 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "ports-idle",
         title: "Idle ports",
         what: "CPU, memory and wake-up latency of a switch with 1 to 1,000 idle ports",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: idle_ports::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "ovsdb-ports",
         title: "Ports by ovs-vsctl",
         what: "Time and CPU to add 1,000 ports by ovs-vsctl one by one: the first and the last 100",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: ovsdb_ports::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "ports-devices",
         title: "Frames between two network devices",
-        what: "CPU cycles per packet between two af_packet ports, on one core, against Open \
-               vSwitch",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
+        what: "CPU cycles per packet between two af_packet, af_xdp or tap ports, on one core",
         run: kernel_ports::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
+    },
+    Experiment {
+        name: "ports-latency",
+        title: "Time of a packet through a switch",
+        what: "Median and p99.9 of af_packet, af_xdp and tap ports, idle and at half load",
+        run: port_latency::run,
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "ports-hosts",
@@ -127,19 +131,22 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "ports-guests",
         title: "Frames between two cards of a guest",
         what: "CPU cycles per packet between two vhost-user ports, on one core, against OVS-DPDK",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: guest_ports::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "ports-memif",
         title: "Frames between two memory interfaces",
         what: "CPU cycles per packet between two memif ports, on one core, against OVS-DPDK",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: guest_ports::run_memif,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
+    },
+    Experiment {
+        name: "ports-dpdk",
+        title: "Frames between two devices of DPDK",
+        what: "CPU cycles per packet from net_null and net_pcap to net_null, on one core (--dpdk)",
+        run: dpdk_ports::run,
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "pipeline",

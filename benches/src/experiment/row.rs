@@ -49,9 +49,15 @@ impl Samples {
 /// Returns the `percent` percentile; `None` without samples.
 #[must_use]
 pub fn quantile(samples: &[f64], percent: usize) -> Option<f64> {
+    quantile_per_mille(samples, percent * 10)
+}
+
+/// Returns the quantile of `per_mille` thousandths; `None` without samples.
+#[must_use]
+pub fn quantile_per_mille(samples: &[f64], per_mille: usize) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let place = (sorted.len() * percent).div_ceil(100);
+    let place = (sorted.len() * per_mille).div_ceil(1000);
     sorted.get(place.saturating_sub(1)).copied()
 }
 
@@ -378,6 +384,15 @@ mod tests {
     fn a_rival_that_measured_nothing_has_no_ratio() {
         assert_eq!(row(Better::Less, &[1.0], &[]).ratio(), None);
         assert_eq!(row(Better::Less, &[0.0], &[1.0]).ratio(), None);
+    }
+
+    #[test]
+    fn quantiles_are_samples() {
+        let samples: Vec<f64> = (1..=2000).rev().map(f64::from).collect();
+        assert_eq!(quantile(&samples, 50), Some(1000.0));
+        assert_eq!(quantile_per_mille(&samples, 999), Some(1998.0));
+        assert_eq!(quantile_per_mille(&samples[..10], 999), Some(2000.0));
+        assert_eq!(quantile_per_mille(&[], 999), None);
     }
 
     #[test]

@@ -42,6 +42,20 @@ pub(super) const WORDS: &[(&str, &str)] = &[
         "the arrived packets without those that the receiving `iperf3` read too late, when the \
          buffer of its socket was full",
     ),
+    (
+        "rewritten addresses",
+        "the rules give the receiving host another address, so the switch changes an address in \
+         each packet of both directions",
+    ),
+    (
+        "time of a packet through the switch",
+        "the time from just before a probe is sent, until the kernel gets it behind the switch",
+    ),
+    (
+        "half load",
+        "UDP frames of 64 bytes share the port with the probes, at half of the rate that the \
+         slower switch receives",
+    ),
     ("median round trip time", "the median of the times that `ping` prints"),
     (
         "CPU cores of the switch",

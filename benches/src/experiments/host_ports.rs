@@ -10,37 +10,51 @@
 use std::{
     net::Ipv4Addr,
     path::Path,
-    process::{Child, Command, Stdio},
-    thread::sleep,
-    time::Duration,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
 
-use super::{cables::Cables, namespaces::HostNamespace};
+use super::{
+    cables::Cables,
+    host_reports::{
+        cores_during, gigabits, packets_per_second, received_packets, report_of, round_trips,
+        text_of,
+    },
+    kernel_ports::DevicePort,
+    namespaces::HostNamespace,
+};
 use crate::{
-    cpu::Account,
     experiment::{Better, Row, Run, Samples, Verdict},
-    switch::{Contender, PortSpec, Setup, output},
+    switch::{Contender, Setup, output},
 };
 
-/// The only rule of the switch.
-const RULE: &str = "actions=NORMAL";
+/// The only rule of most switches.
+const NORMAL: &str = "actions=NORMAL";
+
+/// The rules that give the second host another address for the first host.
+const REWRITE: [&str; 4] = [
+    "ip,in_port=1,nw_dst=10.77.0.3,actions=set_field:10.77.0.2->ip_dst,output:2",
+    "ip,in_port=2,nw_src=10.77.0.2,actions=set_field:10.77.0.3->ip_src,output:1",
+    "arp,in_port=1,arp_tpa=10.77.0.3,actions=set_field:10.77.0.2->arp_tpa,output:2",
+    "arp,in_port=2,arp_spa=10.77.0.2,actions=set_field:10.77.0.3->arp_spa,output:1",
+];
 
 /// Address of the sending host.
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Address of the receiving host.
 const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// Address of the receiving host behind [`REWRITE`].
+const TRANSLATED: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
+
+/// Prefix of the names of the devices.
+const DEVICES: &str = "hosts";
 
 const IPERF_PORT: u16 = 5201;
 /// Milliseconds until a sender gives up to connect.
 const CONNECT_MS: &str = "3000";
 /// Seconds until a run is stopped.
 const RUN_SECONDS_MAX: &str = "60";
-/// Time until the receiver must have written its report.
-const REPORT_LOOKS_MAX: u32 = 60;
-/// Pause between two checks for the report.
-const REPORT_PAUSE: Duration = Duration::from_millis(50);
 /// Pings until the switch counts as broken.
 const PINGS_MAX: u32 = 20;
 
@@ -117,15 +131,29 @@ struct HostCase {
     load: HostLoad,
     mtu: u16,
     has_offloads: bool,
+    port: DevicePort,
+    rules: HostRules,
+}
+
+/// The rules of the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostRules {
+    Normal,
+    Rewrite,
 }
 
 /// One TCP stream with frames of usual length.
-const TCP: HostCase =
-    HostCase { load: HostLoad::Tcp { streams: 1 }, mtu: 1500, has_offloads: true };
+const TCP: HostCase = HostCase {
+    load: HostLoad::Tcp { streams: 1 },
+    mtu: 1500,
+    has_offloads: true,
+    port: DevicePort::Packet,
+    rules: HostRules::Normal,
+};
 /// UDP at 50,000 packets per second.
 const UDP: HostCase = HostCase { load: HostLoad::Udp { rate: 50_000 }, has_offloads: false, ..TCP };
 
-const CASES: [HostCase; 8] = [
+const CASES: [HostCase; 12] = [
     TCP,
     HostCase { has_offloads: false, ..TCP },
     HostCase { has_offloads: false, mtu: 9000, ..TCP },
@@ -134,6 +162,11 @@ const CASES: [HostCase; 8] = [
     HostCase { load: HostLoad::Udp { rate: 100_000 }, ..UDP },
     HostCase { load: HostLoad::Udp { rate: 150_000 }, ..UDP },
     HostCase { load: HostLoad::Ping, ..UDP },
+    HostCase { rules: HostRules::Rewrite, ..TCP },
+    HostCase { rules: HostRules::Rewrite, has_offloads: false, ..TCP },
+    HostCase { port: DevicePort::Tap, ..TCP },
+    // AF_XDP ports do not see which packets are unfinished.
+    HostCase { port: DevicePort::Xdp, has_offloads: false, ..TCP },
 ];
 
 /// A switch between the hosts.
@@ -163,6 +196,8 @@ struct KernelBridge;
 struct HostPair {
     sender: HostNamespace,
     receiver: HostNamespace,
+    /// The address at which the sender reaches the receiver.
+    target: Ipv4Addr,
 }
 
 /// The reports of both ends of a run, and the CPU cores of the switch meanwhile.
@@ -174,14 +209,16 @@ struct IperfReports {
 
 /// Runs all switches in turns with each load.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    let switches = host_switches();
-    if switches.is_empty() {
+    let all = host_switches();
+    if all.is_empty() {
         return Vec::new();
     }
+    let of_case = |case: HostCase| all.iter().filter(move |switch| switch.has(case));
     let (rounds, seconds) = (run.either(3, 1), run.either(5, 1));
-    run.begin(CASES.len() * rounds * switches.len());
+    run.begin(rounds * CASES.into_iter().map(|case| of_case(case).count()).sum::<usize>());
     let mut rows = Vec::new();
     for case in CASES {
+        let switches: Vec<&HostSwitch> = of_case(case).collect();
         let mut samples = vec![Vec::new(); switches.len()];
         for round in 0..rounds {
             for (switch, samples) in switches.iter().zip(&mut samples) {
@@ -189,7 +226,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 samples.push(run.step(&what, |folder| measure(switch, folder, case, seconds)));
             }
         }
-        let names: Vec<String> = switches.iter().map(HostSwitch::name).collect();
+        let names: Vec<String> = switches.iter().map(|switch| switch.name()).collect();
         rows.extend(rows_of(case, &names, &samples));
     }
     rows
@@ -268,31 +305,71 @@ fn is_worse(row: &Row) -> bool {
 
 /// Starts hosts and a switch, and sends for some seconds.
 fn measure(switch: &HostSwitch, folder: &Path, case: HostCase, seconds: usize) -> HostSample {
-    let cables = Cables::plug("hosts", 2);
-    let mtu = case.mtu.to_string();
-    for device in cables.near().chain([1, 2].map(|number| cables.far(number))) {
-        output("ip", &["link", "set", &device, "mtu", &mtu]);
-    }
-    let hosts = HostPair::new(&cables, case);
+    let cables = (case.port != DevicePort::Tap).then(|| case.plug());
+    let ends = cables.as_ref().map(|cables| [1, 2].map(|number| cables.far(number)));
+    let first = ends.map(|ends| HostPair::new(ends, case));
     let daemon = switch.contender().map(|contender| {
-        let ports = cables.near().map(PortSpec::Device).collect();
+        let names = [1, 2].map(|number| format!("{DEVICES}{number}"));
+        let ports = Vec::from(names.map(case.port.spec()));
         let daemon = contender.start(folder, &Setup { ports, ..Setup::default() });
-        daemon.ofctl(&[], "add-flow", &[RULE]);
+        for rule in case.rules() {
+            daemon.ofctl(&[], "add-flow", &[rule]);
+        }
         daemon
     });
-    let _bridge = daemon.is_none().then(|| KernelBridge::new(&cables));
+    let bridge = cables.as_ref().filter(|_| daemon.is_none()).map(KernelBridge::new);
+    // The switch creates TAP devices, which are the devices of the hosts.
+    let hosts = first
+        .unwrap_or_else(|| HostPair::new([1, 2].map(|number| format!("{DEVICES}{number}")), case));
     hosts.await_path(&switch.name());
-    hosts.send(case.load, daemon.as_ref().map(|daemon| daemon.id()), seconds)
+    let sample = hosts.send(case.load, daemon.as_ref().map(|daemon| daemon.id()), seconds);
+    // The switch ends before its devices.
+    drop((daemon, bridge));
+    sample
 }
 
 impl HostCase {
+    /// Creates the devices of both hosts, with their other ends at the switch.
+    fn plug(self) -> Cables {
+        let cables = Cables::plug(DEVICES, 2);
+        let mtu = self.mtu.to_string();
+        for device in cables.near().chain([1, 2].map(|number| cables.far(number))) {
+            output("ip", &["link", "set", &device, "mtu", &mtu]);
+        }
+        cables
+    }
+
+    const fn rules(self) -> &'static [&'static str] {
+        match self.rules {
+            HostRules::Normal => &[NORMAL],
+            HostRules::Rewrite => &REWRITE,
+        }
+    }
+
+    /// Returns the address at which the first host reaches the second.
+    const fn target(self) -> Ipv4Addr {
+        match self.rules {
+            HostRules::Normal => RECEIVER,
+            HostRules::Rewrite => TRANSLATED,
+        }
+    }
+
     fn name(self) -> String {
-        let Self { load, mtu, has_offloads } = self;
+        let Self { load, mtu, has_offloads, port, rules } = self;
         let offloads = if has_offloads { "offloads" } else { "no offloads" };
+        let port = match port {
+            DevicePort::Packet => "",
+            DevicePort::Xdp => ", AF_XDP ports",
+            DevicePort::Tap => ", TAP ports",
+        };
+        let rules = match rules {
+            HostRules::Normal => "",
+            HostRules::Rewrite => ", rewritten addresses",
+        };
         match load {
             HostLoad::Tcp { streams } => {
                 let ending = if streams == 1 { "" } else { "s" };
-                format!("TCP, {streams} stream{ending}, MTU {mtu}, {offloads}")
+                format!("TCP, {streams} stream{ending}, MTU {mtu}, {offloads}{port}{rules}")
             }
             HostLoad::Udp { rate } => format!("UDP, {},000 packets/s, {offloads}", rate / 1000),
             HostLoad::Ping => format!("ping -i {PING_INTERVAL}"),
@@ -315,6 +392,14 @@ impl HostSwitch {
         match self {
             Self::Daemon(contender) => Some(contender),
             Self::Bridge => None,
+        }
+    }
+
+    /// Returns whether the switch has the ports and rules of a case.
+    fn has(&self, case: HostCase) -> bool {
+        match self {
+            Self::Daemon(contender) => case.port.is_of(contender),
+            Self::Bridge => case.port == DevicePort::Packet && case.rules == HostRules::Normal,
         }
     }
 
@@ -343,9 +428,11 @@ impl Drop for KernelBridge {
 }
 
 impl HostPair {
-    fn new(cables: &Cables, case: HostCase) -> Self {
-        let host = |number, address| HostNamespace::new(cables.far(number), address);
-        let pair = Self { sender: host(1, SENDER), receiver: host(2, RECEIVER) };
+    /// Creates hosts, and moves the devices to them.
+    fn new([first, second]: [String; 2], case: HostCase) -> Self {
+        let sender = HostNamespace::new(first, SENDER);
+        let receiver = HostNamespace::new(second, RECEIVER);
+        let pair = Self { sender, receiver, target: case.target() };
         if !case.has_offloads {
             pair.sender.disable_offloads();
             pair.receiver.disable_offloads();
@@ -357,7 +444,7 @@ impl HostPair {
     fn await_path(&self, switch: &str) {
         let passes = (0..PINGS_MAX).any(|_| {
             let mut ping = self.sender.command("ping");
-            ping.args(["-q", "-c", "1", "-W", "1"]).arg(RECEIVER.to_string());
+            ping.args(["-q", "-c", "1", "-W", "1"]).arg(self.target.to_string());
             ping.output().is_ok_and(|output| output.status.success())
         });
         assert!(passes, "{switch} forwards no ping between the hosts");
@@ -389,7 +476,7 @@ impl HostPair {
                 let deadline = seconds.to_string();
                 let mut ping = self.sender.command("ping");
                 ping.args(["-i", PING_INTERVAL, "-w", &deadline]);
-                ping.arg(RECEIVER.to_string());
+                ping.arg(self.target.to_string());
                 let (text, cores) = cores_during(process, || text_of(&mut ping));
                 let value = round_trips(&text).median();
                 HostSample { value, cores, ..HostSample::default() }
@@ -406,7 +493,7 @@ impl HostPair {
         self.receiver.await_listener(IPERF_PORT);
         let mut client = self.sender.command("timeout");
         client.args([RUN_SECONDS_MAX, "iperf3", "-4", "-J", "-i", "0"]);
-        client.args(["--connect-timeout", CONNECT_MS, "-c", &RECEIVER.to_string()]);
+        client.args(["--connect-timeout", CONNECT_MS, "-c", &self.target.to_string()]);
         client.args(["-t", &seconds.to_string()]).args(options);
         let (sender, cores) = cores_during(process, || text_of(&mut client));
         let sender = serde_json::from_str(&sender).unwrap_or_default();
@@ -414,64 +501,8 @@ impl HostPair {
     }
 }
 
-/// Returns the report of a receiver; null if no sender reached the receiver.
-fn report_of(mut receiver: Child) -> Value {
-    let is_over = (0..REPORT_LOOKS_MAX).any(|_| {
-        sleep(REPORT_PAUSE);
-        matches!(receiver.try_wait(), Ok(Some(_)))
-    });
-    if !is_over {
-        let _ = receiver.kill();
-    }
-    let report = receiver.wait_with_output().map(|output| output.stdout).unwrap_or_default();
-    serde_json::from_slice(&report).unwrap_or_default()
-}
-
-/// Runs some work; returns the CPU cores that a process took meanwhile.
-fn cores_during<T>(process: Option<u32>, work: impl FnOnce() -> T) -> (T, f64) {
-    let account = process.map(Account::open);
-    let result = work();
-    (result, account.map_or(0.0, |account| account.spent().share() / 100.0))
-}
-
-/// Runs a command, and returns what it prints, also if it fails.
-fn text_of(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Returns the Gbit/s of a receiver's report; zero without a connection.
-fn gigabits(report: &Value) -> f64 {
-    report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default() / 1e9
-}
-
-/// Returns the UDP packets of a receiver's report.
-fn received_packets(report: &Value) -> f64 {
-    let sum = &report["end"]["sum_received"];
-    // The receiver counts up to the last sequence number that arrived.
-    let count = |name: &str| sum[name].as_f64().unwrap_or_default();
-    (count("packets") - count("lost_packets")).max(0.0)
-}
-
-/// Returns the UDP packets of a sender's report, by the seconds of the run.
-fn packets_per_second(report: &Value) -> f64 {
-    let sum = &report["end"]["sum_sent"];
-    let seconds = sum["seconds"].as_f64().filter(|seconds| *seconds > 0.0);
-    seconds.map_or(0.0, |seconds| sum["packets"].as_f64().unwrap_or_default() / seconds)
-}
-
-/// Returns the round trip times that `ping` prints, in microseconds.
-fn round_trips(text: &str) -> Samples {
-    let times = text.lines().filter_map(|line| {
-        line.split("time=").nth(1)?.split_whitespace().next()?.parse::<f64>().ok()
-    });
-    Samples(times.map(|milliseconds| milliseconds * 1e3).collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     /// The case with the highest rate of UDP packets.
@@ -540,32 +571,21 @@ mod tests {
         let mut names: Vec<String> = CASES.into_iter().map(HostCase::name).collect();
         assert_eq!(names[3], "TCP, 4 streams, MTU 1500, offloads");
         assert_eq!(names[6], "UDP, 150,000 packets/s, no offloads");
+        assert_eq!(names[8], "TCP, 1 stream, MTU 1500, offloads, rewritten addresses");
+        assert_eq!(names[10], "TCP, 1 stream, MTU 1500, offloads, TAP ports");
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), CASES.len());
     }
 
     #[test]
-    fn reports_of_iperf_are_read() {
-        let tcp = json!({"end": {"sum_received": {"bits_per_second": 2.5e9}}});
-        assert_eq!(gigabits(&tcp), 2.5);
-        let received = json!({"packets": 1000, "lost_packets": 250, "bytes": 13_500});
-        let sent = json!({"packets": 1200, "seconds": 2.0});
-        let udp = json!({"end": {"sum_received": received, "sum_sent": sent}});
-        assert_eq!((received_packets(&udp), packets_per_second(&udp)), (750.0, 600.0));
-        for nothing in [Value::Null, json!({"end": {}, "error": "unable to connect"})] {
-            assert_eq!(gigabits(&nothing), 0.0);
-            assert_eq!((received_packets(&nothing), packets_per_second(&nothing)), (0.0, 0.0));
-        }
-    }
-
-    #[test]
-    fn round_trips_of_ping_become_microseconds() {
-        let text = "PING 10.77.0.2 (10.77.0.2) 56(84) bytes of data.\n\
-                    64 bytes from 10.77.0.2: icmp_seq=1 ttl=64 time=0.045 ms\n\
-                    64 bytes from 10.77.0.2: icmp_seq=2 ttl=64 time=1.20 ms\n\n\
-                    2 packets transmitted, 2 received, 0% packet loss, time 213ms\n";
-        let Samples(times) = round_trips(text);
-        assert_eq!(times.iter().map(|time| time.round()).collect::<Vec<_>>(), [45.0, 1200.0]);
+    fn a_linux_bridge_has_only_plain_cases() {
+        let cases = CASES.into_iter().filter(|case| HostSwitch::Bridge.has(*case));
+        assert_eq!(cases.count(), 8);
+        let ours = HostSwitch::Daemon(Contender::ours());
+        assert!(CASES.into_iter().all(|case| ours.has(case)));
+        let rewritten = CASES[8];
+        assert_eq!((rewritten.target(), rewritten.rules()), (TRANSLATED, &REWRITE[..]));
+        assert!(REWRITE[0].contains(&TRANSLATED.to_string()));
     }
 }

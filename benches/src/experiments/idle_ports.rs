@@ -235,9 +235,7 @@ fn measure(contender: &Contender, folder: &Path, count: usize, probes: usize) ->
 
 /// Sends one frame; returns the time until it arrives behind the switch.
 fn probe(sender: &WireSender, receiver: &WireReceiver, number: usize) -> Option<Duration> {
-    let mut frame: Frame = [0; FRAME_BYTES];
-    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
-    frame[14..22].copy_from_slice(&(number as u64).to_be_bytes());
+    let frame = probe_frame(number);
     let start = Instant::now();
     sender.send(&[frame]);
     while start.elapsed() < LOST {
@@ -246,6 +244,14 @@ fn probe(sender: &WireSender, receiver: &WireReceiver, number: usize) -> Option<
         }
     }
     None
+}
+
+/// Returns a frame of the EtherType for experiments, with a number.
+pub(super) fn probe_frame(number: usize) -> Frame {
+    let mut frame: Frame = [0; FRAME_BYTES];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    frame[14..22].copy_from_slice(&(number as u64).to_be_bytes());
+    frame
 }
 
 /// Returns the resident memory with veth ports, in bytes.

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch, huge_pages::HugePages};
+use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch, huge_pages::HugePages, shunt::has_dpdk};
 
 /// A switch that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,26 @@ impl Contender {
         }
         println!("complete switches need virtual devices, and these need root: SKIPPED");
         Vec::new()
+    }
+
+    /// Returns whether the switch was built with AF_XDP ports.
+    #[must_use]
+    pub fn has_xdp(&self) -> bool {
+        match self {
+            Self::Shunt(_) => true,
+            Self::OpenVSwitch => Daemon::Plain.has_xdp(),
+            Self::OpenVSwitchDpdk => Daemon::Dpdk.has_xdp(),
+        }
+    }
+
+    /// Returns whether the switch was built with DPDK. The folder gets a file.
+    #[must_use]
+    pub fn has_dpdk(&self, folder: &Path) -> bool {
+        match self {
+            Self::Shunt(binaries) => has_dpdk(binaries, folder),
+            Self::OpenVSwitch => false,
+            Self::OpenVSwitchDpdk => true,
+        }
     }
 
     /// Returns the contender if it can be started here. Otherwise prints a message.

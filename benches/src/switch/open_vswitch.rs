@@ -13,6 +13,9 @@ use crate::cpu;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
+/// The library that Open vSwitch needs for AF_XDP ports.
+const XDP_LIBRARY: &[u8] = b"libxdp.so";
+
 /// Initial limit of cached flows.
 /// Open vSwitch needs minutes to raise a lower limit to this limit.
 const FLOW_LIMIT: u32 = 200_000;
@@ -38,6 +41,12 @@ impl Daemon {
     #[must_use]
     pub fn is_installed(self) -> bool {
         Path::new(self.program()).exists() && Path::new(SCHEMA).exists()
+    }
+
+    /// Returns whether the daemon was built with AF_XDP ports.
+    pub(super) fn has_xdp(self) -> bool {
+        let program = fs::read(self.program()).unwrap_or_default();
+        program.windows(XDP_LIBRARY.len()).any(|part| part == XDP_LIBRARY)
     }
 }
 
@@ -102,7 +111,7 @@ impl OpenVSwitch {
         let mut settings = vec![
             "other_config:dpdk-init=true".to_owned(),
             "other_config:dpdk-lcore-mask=0x1".to_owned(),
-            format!("other_config:pmd-cpu-mask={:#x}", 1 << cpu),
+            thread_setting(cpu),
             format!("other_config:dpdk-extra=\"{extra}\""),
         ];
         if enough {
@@ -114,7 +123,10 @@ impl OpenVSwitch {
     }
 
     fn configure(&mut self, setup: &Setup) {
-        let settings = caches(setup);
+        let mut settings = caches(setup);
+        // AF_XDP ports have a forwarding thread also without DPDK.
+        let has_xdp = setup.ports.iter().any(PortSpec::is_xdp);
+        settings.extend(setup.cpu.filter(|_| has_xdp).map(thread_setting));
         if !settings.is_empty() {
             let settings = settings.iter().map(String::as_str);
             let words: Vec<&str> =
@@ -200,6 +212,11 @@ fn caches(setup: &Setup) -> Vec<String> {
     settings
 }
 
+/// Returns the setting that binds the forwarding thread to a CPU.
+fn thread_setting(cpu: usize) -> String {
+    format!("other_config:pmd-cpu-mask={:#x}", 1 << cpu)
+}
+
 /// Number of ports that one command adds.
 const PORTS_PER_COMMAND: usize = 100;
 
@@ -209,6 +226,7 @@ fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
         PortSpec::Device(name) => (name.clone(), Vec::new()),
         // With the userspace datapath, an internal port is a TAP device.
         PortSpec::Tap(name) => (name.clone(), vec!["type=internal".to_owned()]),
+        PortSpec::Xdp(name) => (name.clone(), vec!["type=afxdp".to_owned()]),
         PortSpec::Guest(path) => {
             let path = format!("options:vhost-server-path={}", path.display());
             (format!("port{number}"), vec!["type=dpdkvhostuserclient".to_owned(), path])
@@ -222,6 +240,9 @@ fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
         PortSpec::Capture(file) => {
             let file = format!("rx_pcap={},infinite_rx=1", file.display());
             (format!("port{number}"), dpdk(number, "net_pcap", &file))
+        }
+        PortSpec::Dpdk { driver, arguments } => {
+            (format!("port{number}"), dpdk(number, driver, arguments))
         }
     };
     let words = ["add-port", "br0", &name, "--", "set", "interface", &name].map(str::to_owned);
@@ -273,7 +294,8 @@ impl Switch for OpenVSwitch {
 
     fn forwarding_thread(&self) -> u32 {
         match self.daemon {
-            Daemon::Plain => self.id(),
+            // Without AF_XDP ports, the main thread forwards.
+            Daemon::Plain => cpu::find_thread(self.id(), "pmd-").unwrap_or_else(|| self.id()),
             Daemon::Dpdk => {
                 let thread = cpu::find_thread(self.id(), "pmd-");
                 thread.unwrap_or_else(|| panic!("ovs-vswitchd has no forwarding thread"))

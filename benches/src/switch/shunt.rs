@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{FrontCaches, PortSpec, Setup, Switch};
+use super::{FrontCaches, PortSpec, Setup, Switch, huge_pages::HugePages};
 use crate::cpu;
 
 /// A running `shuntd`.
@@ -19,6 +19,8 @@ use crate::cpu;
 pub struct Shunt {
     process: Child,
     control: ShuntCtl,
+    /// Huge pages of DPDK ports, released after the process has ended.
+    _huge_pages: Option<HugePages>,
 }
 
 /// Client of a running daemon.
@@ -58,6 +60,7 @@ impl Shunt {
         let made = fs::create_dir_all(folder)
             .and_then(|()| fs::write(folder.join("shunt.toml"), configuration(setup)));
         made.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let huge_pages = setup.ports.iter().any(PortSpec::is_of_dpdk).then(HugePages::ask);
         let daemon = binaries.join("shuntd");
         let process = Command::new(&daemon)
             .arg("--config")
@@ -67,7 +70,8 @@ impl Shunt {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", daemon.display()));
         let (program, run_dir) = (binaries.join("shuntctl"), folder.to_path_buf());
-        let shunt = Self { process, control: ShuntCtl { program, run_dir } };
+        let control = ShuntCtl { program, run_dir };
+        let shunt = Self { process, control, _huge_pages: huge_pages };
         let answers = (0..1200).any(|_| {
             sleep(Duration::from_millis(50));
             shunt.control.ask(&["show"]).is_some()
@@ -75,6 +79,20 @@ impl Shunt {
         assert!(answers, "{} does not reply", daemon.display());
         shunt
     }
+}
+
+/// Returns whether the daemon in a folder of binaries was built with DPDK.
+///
+/// The daemon refuses a configuration with a DPDK port otherwise.
+pub(super) fn has_dpdk(binaries: &Path, folder: &Path) -> bool {
+    let port = PortSpec::Dpdk { driver: "net_null", arguments: "no-rx=1".to_owned() };
+    let file = folder.join("dpdk.toml");
+    let setup = Setup { ports: vec![port], ..Setup::default() };
+    let written = fs::write(&file, configuration(&setup));
+    written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let mut command = Command::new(binaries.join("shuntd"));
+    let output = command.arg("--config").arg(&file).arg("--check").output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 impl Switch for Shunt {
@@ -185,6 +203,10 @@ fn configuration(setup: &Setup) -> String {
                 format!("type = \"memif\"\nsocket = {socket:?}\nid = {id}")
             }
             PortSpec::Device(name) => format!("type = \"af_packet\"\ndevice = \"{name}\""),
+            PortSpec::Xdp(name) => format!("type = \"af_xdp\"\ndevice = \"{name}\""),
+            PortSpec::Dpdk { driver, arguments } => {
+                format!("type = \"dpdk\"\ndevargs = \"{driver}{number},{arguments}\"")
+            }
         };
         let _ =
             writeln!(text, "[[bridge.port]]\nname = \"port{number}\"\nnumber = {number}\n{kind}");

@@ -69,6 +69,8 @@ pub enum PortSpec {
     Null,
     /// A network device.
     Device(String),
+    /// A network device, through AF_XDP sockets.
+    Xdp(String),
     /// A TAP device that the switch creates.
     Tap(String),
     /// The card of a guest that listens at a socket (vhost-user).
@@ -80,6 +82,25 @@ pub enum PortSpec {
         /// The number of the interface.
         id: u32,
     },
+    /// A virtual device of DPDK.
+    Dpdk {
+        /// The driver, such as `net_null`.
+        driver: &'static str,
+        /// The arguments of the driver.
+        arguments: String,
+    },
+}
+
+impl PortSpec {
+    /// Returns whether Shunt needs DPDK for the port.
+    pub(super) const fn is_of_dpdk(&self) -> bool {
+        matches!(self, Self::Dpdk { .. })
+    }
+
+    /// Returns whether the port is a device with AF_XDP sockets.
+    pub(super) const fn is_xdp(&self) -> bool {
+        matches!(self, Self::Xdp(_))
+    }
 }
 
 /// A running switch, which ends on drop.

@@ -15,4 +15,4 @@ mod os_ken;
 mod probe;
 pub(crate) mod repair;
 mod testbed;
-mod traffic;
+pub(super) mod traffic;

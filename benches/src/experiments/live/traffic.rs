@@ -147,18 +147,18 @@ fn receive(receiver: &WireReceiver, exit: Exit, arrived: &Sender<Arrival>, stop:
 }
 
 /// Computes how many packets of a constant rate are due.
-struct Due {
+pub(crate) struct Due {
     /// The time between two packets.
     every: Duration,
     until: Duration,
 }
 
 impl Due {
-    fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         Self { every: Duration::from_secs(1) / per_second, until: Duration::ZERO }
     }
 
-    fn take(&mut self, now: Duration) -> u32 {
+    pub(crate) fn take(&mut self, now: Duration) -> u32 {
         self.until = self.until.max(now.saturating_sub(BACKLOG_MAX));
         let mut due = 0;
         while self.until + self.every <= now {
