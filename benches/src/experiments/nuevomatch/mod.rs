@@ -4,5 +4,6 @@ pub(crate) mod building;
 pub(crate) mod forwarding;
 mod lookup_rivals;
 pub(crate) mod lookups;
+mod partitions;
 mod rule_sets;
 pub(crate) mod rule_updates;
