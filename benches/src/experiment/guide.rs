@@ -51,6 +51,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("nuevomatch-lookup", "How fast does the learned index find the rule of a packet?"),
     ("nuevomatch-build", "How long does it take to build the learned index of a rule set?"),
     ("nuevomatch-updates", "How fast can rules change while another thread looks up packets?"),
+    ("nuevomatch-bundles", "Do lookups slow down while many rules are added at once?"),
+    ("nuevomatch-sizes", "How does forwarding depend on the number of rules, with each cache?"),
     ("foresight-coflows", "How much faster are flows that have a cache entry before they start?"),
     ("foresight-predictors", "How many misses do predictors save, and what do they cost?"),
     ("foresight-run-time", "How near do predictors come to a perfect forecast of coflows?"),

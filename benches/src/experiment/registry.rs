@@ -319,6 +319,26 @@ pub const EXPERIMENTS: &[Experiment] = &[
         ..OWN
     },
     Experiment {
+        name: "nuevomatch-bundles",
+        title: "NuevoMatch: bundles of rules under lookups",
+        what: "Rate of lookups while bundles are added, at once or after a rebuild, and at swaps",
+        source: "A. Rashelbach et al., Scaling Open vSwitch with a Computational Cache, Fig 16 \
+                 and 17, on our own rule sets",
+        run: nuevomatch::bundles::run,
+        run_part: nuevomatch::bundles::run_part,
+        ..OWN
+    },
+    Experiment {
+        name: "nuevomatch-sizes",
+        title: "NuevoMatch: forwarding by the number of rules",
+        what: "Rate of megaflows and computational flows in multiples of OVS-DPDK as installed",
+        source: "A. Rashelbach et al., Scaling Open vSwitch with a Computational Cache, Fig 8, \
+                 compared with Open vSwitch",
+        has_rival: true,
+        run: nuevomatch::sizes::run,
+        ..OWN
+    },
+    Experiment {
         name: "foresight-coflows",
         title: "Foresight: coflows with a share of flows preloaded",
         what: "Latency of first and all packets, and CPU, by the share of flows with a forecast",
@@ -567,26 +587,4 @@ pub fn find(name: &str) -> Result<&'static Experiment, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mistyped_name_gets_a_suggestion() {
-        assert!(find("piepline").unwrap_err().contains("`pipeline`"));
-        assert!(find("spines").unwrap_err().contains("`spine`"));
-        assert!(find("xyzzyplugh").unwrap_err().contains("--list"));
-        assert_eq!(find("spine").unwrap().name, "spine");
-        let circuits = find("kairo-gates");
-        assert!(circuits.map_or_else(|error| error.contains("--dbsp"), |_| cfg!(feature = "dbsp")));
-    }
-
-    #[test]
-    fn names_are_unique_and_lines_are_short() {
-        let mut names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), EXPERIMENTS.len());
-        assert!(EXPERIMENTS.iter().all(|experiment| experiment.what.len() <= 100));
-        assert!(WITH_CIRCUITS.iter().all(|name| names.contains(name)));
-    }
-}
+mod tests;

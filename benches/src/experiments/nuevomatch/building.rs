@@ -31,7 +31,7 @@ const BYTES: &str = "memory of a rule";
 
 const INDEX_BYTES: &str = "memory of the trained RQ-RMI with its starts";
 
-/// Rate of changes at which nine tenths of the rules stay in iSets if only rebuilds add rules.
+/// Rate of changes with nine tenths of the rules in iSets, by rebuilds alone.
 ///
 /// After U changes of R rules, R * exp(-U / R) rules are in iSets. So a rebuild of T seconds allows
 /// R * ln(1 / 0.9) / T changes per second.
@@ -43,13 +43,13 @@ const PUBLISHED_RATE: f64 = 19_000.0;
 const WHY_RATE: &str = "a build takes less time than the published training: certificates in one \
                         pass, nets that start as lines, and few starts in relaxed iSets";
 
-/// Published milliseconds to train by the end of the name of a rule set.
+/// Published milliseconds to train, by the size of the rule set.
 const PUBLISHED_TRAINING: [(&str, f64); 2] = [("_100k", 500.0), ("_500k", 1000.0)];
 
 const WHY_TRAINING: &str = "published for the training alone, by another processor; ours includes \
                             partition, certificates and copies of all rules";
 
-/// Published KB of index and remainder for an access list, by the end of the name of a rule set.
+/// Published KB of index and remainder of an access list, by its size.
 const PUBLISHED_KB: [(&str, f64); 4] =
     [("_1k", 15.6), ("_10k", 192.8), ("_100k", 21.3), ("_500k", 46.1)];
 
@@ -143,7 +143,7 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     );
 }
 
-/// Builds a classifier with default settings, and returns the milliseconds and the classifier.
+/// Builds a classifier with default settings, and returns the milliseconds, too.
 fn build<I: StartIndex>(set: &RuleSet) -> (f64, NuevoMatch<5, I>) {
     build_with(set, &NuevoMatchSettings::default())
 }

@@ -9,7 +9,7 @@
 use std::{path::Path, thread::sleep, time::Duration};
 
 use crate::{
-    experiment::{Row, Run},
+    experiment::{Better, Row, Run, Samples},
     experiments::{
         captures::{Files, await_flows},
         forwarding::{CHOICES, FORWARDING_CPU, Pair, Sample, pair_rows, sample},
@@ -36,29 +36,39 @@ const QUICK_WORKLOADS: &[(&str, &str)] =
     &[("acl 1K, uniform", "classbench-acl:10k:rules=1k:sizes=fixed:packets=20k")];
 
 /// A switch with its cache configuration.
-struct Subject {
-    contender: Contender,
-    caches: FrontCaches,
-    name: String,
+pub(super) struct Subject {
+    pub(super) contender: Contender,
+    pub(super) caches: FrontCaches,
+    pub(super) name: String,
+}
+
+/// Reason why computational flows are slower than a cache.
+const WHY_FLOWS: &str = "each packet is looked up in the table, and counted for its rule; a hit in a \
+                         cache compares one entry. Computational flows pay for packets that miss";
+
+/// Number of configurations of OVS-DPDK. Each follows the two of Shunt.
+const RIVALS: usize = 3;
+
+impl Subject {
+    /// Returns Shunt as installed, and Shunt with computational flows.
+    pub(super) fn own() -> Vec<Self> {
+        let subject = |caches, name: &str| Self {
+            contender: Contender::ours(),
+            caches,
+            name: name.to_owned(),
+        };
+        let installed = subject(FrontCaches::Usual, "Shunt, as installed");
+        vec![installed, subject(FrontCaches::Tables, "Shunt, flows")]
+    }
 }
 
 /// Compares Shunt with default settings with each choice of caches of OVS-DPDK.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    let installed = Subject {
-        contender: Contender::ours(),
-        caches: FrontCaches::Usual,
-        name: "Shunt, as installed".to_owned(),
-    };
-    let flows = Subject {
-        contender: Contender::ours(),
-        caches: FrontCaches::Tables,
-        name: "Shunt, flows".to_owned(),
-    };
-    let mut subjects = vec![installed, flows];
+    let mut subjects = Subject::own();
     let mut pairs: Vec<Pair> = vec![("flows against megaflows", 1, Some(0))];
     if let Some(rival) = Contender::OpenVSwitchDpdk.if_installed() {
         // The last choice, without a cache, is never the fastest.
-        for (caches, words) in &CHOICES[..3] {
+        for (caches, words) in &CHOICES[..RIVALS] {
             let name = format!("{}, {words}", rival.name());
             subjects.push(Subject { contender: rival.clone(), caches: *caches, name });
         }
@@ -87,13 +97,53 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         }
         rows.extend(pairs.iter().flat_map(|pair| pair_rows(title, pair, &names, &samples)));
     }
+    explain(&mut rows);
     // The main metric first.
     rows.sort_by_key(|row| row.unit != "cycles");
+    rows.splice(0..0, best_rows(&rows));
     rows
 }
 
+/// Adds the reason to the rows in which computational flows are worse.
+pub(super) fn explain(rows: &mut [Row]) {
+    for row in rows.iter_mut().filter(|row| row.name.contains(", flows against ")) {
+        if row.ratio().is_some_and(|ratio| ratio.middle < 1.0) {
+            row.reason = WHY_FLOWS;
+        }
+    }
+}
+
+/// Returns the ratios of each workload to the best configuration of OVS-DPDK.
+///
+/// The best configuration has the least ratio, because Shunt's cycles are the same in each pair.
+fn best_rows(rows: &[Row]) -> Vec<Row> {
+    let mut least: Vec<(&str, f64)> = Vec::new();
+    let compared = rows.iter().filter(|row| row.unit == "cycles" && row.rival.is_some());
+    for row in compared {
+        let Some((workload, _)) = row.name.split_once(", against ") else { continue };
+        let Some(ratio) = row.ratio() else { continue };
+        match least.iter_mut().find(|(name, _)| *name == workload) {
+            Some((_, best)) => *best = best.min(ratio.middle),
+            None => least.push((workload, ratio.middle)),
+        }
+    }
+    let row = |name: String, ours: f64| Row {
+        ours: ours.into(),
+        better: Better::More,
+        ..Row::new(name, "rate in multiples of the best configuration of OVS-DPDK", "")
+    };
+    let ratios = Samples(least.iter().map(|(_, ratio)| *ratio).collect());
+    let mut best: Vec<Row> =
+        least.iter().map(|(name, ratio)| row((*name).to_owned(), *ratio)).collect();
+    if best.len() > 1 {
+        best.push(row("all workloads, least".to_owned(), ratios.least()));
+        best.push(row("all workloads, median".to_owned(), ratios.median()));
+    }
+    best
+}
+
 /// Starts a switch with the rules, waits until all flows are cached, and measures.
-fn measure(subject: &Subject, folder: &Path, files: &Files, seconds: u64) -> Sample {
+pub(super) fn measure(subject: &Subject, folder: &Path, files: &Files, seconds: u64) -> Sample {
     let is_ours = subject.contender == Contender::ours();
     let setup = Setup {
         ports: files.ports.clone(),
@@ -110,4 +160,49 @@ fn measure(subject: &Subject, folder: &Path, files: &Files, seconds: u64) -> Sam
     }
     sleep(Duration::from_secs(1));
     sample(&*switch, seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, ours: f64, rival: f64) -> Row {
+        let rival = Some(("OVS-DPDK".to_owned(), Samples(vec![rival; 3])));
+        let ours = Samples(vec![ours; 3]);
+        Row { ours, rival, ..Row::new(name, "CPU cycles per packet", "cycles") }
+    }
+
+    #[test]
+    fn best_configuration_has_the_least_ratio() {
+        let rows = [
+            row("acl 1K, Zipf, flows against EMC and SMC", 1000.0, 500.0),
+            row("acl 1K, Zipf, against EMC", 100.0, 900.0),
+            row("acl 1K, Zipf, against SMC", 100.0, 150.0),
+            row("fw 10K, uniform, against EMC", 100.0, 250.0),
+            row("ipc 10K, Zipf, against EMC", 100.0, 200.0),
+        ];
+        let best = best_rows(&rows);
+        let values: Vec<(&str, f64)> =
+            best.iter().map(|row| (row.name.as_str(), row.ours.median())).collect();
+        let expected = [
+            ("acl 1K, Zipf", 1.5),
+            ("fw 10K, uniform", 2.5),
+            ("ipc 10K, Zipf", 2.0),
+            ("all workloads, least", 1.5),
+            ("all workloads, median", 2.0),
+        ];
+        assert_eq!(values, expected);
+        assert!(best_rows(&rows[..1]).is_empty(), "no configuration of the rival");
+    }
+
+    #[test]
+    fn slower_flows_have_a_reason() {
+        let mut rows = [
+            row("acl 1K, Zipf, flows against megaflows", 1000.0, 300.0),
+            row("acl 1K, Zipf, flows against EMC", 1000.0, 3000.0),
+            row("acl 1K, Zipf, against EMC", 400.0, 300.0),
+        ];
+        explain(&mut rows);
+        assert_eq!(rows.each_ref().map(|row| row.reason), [WHY_FLOWS, "", ""]);
+    }
 }

@@ -57,13 +57,13 @@ type LookupTimes = BTreeMap<&'static str, BTreeMap<String, Vec<f64>>>;
 /// Name of our classifier in a part.
 const OURS: &str = "NuevoMatch";
 
-/// The traces with a geometric mean over all sets of a size, and the metrics of their means.
+/// The traces with geometric means over the sets of a size, and the metrics.
 const MEANS: [(usize, &str); 2] = [
     (0, "times faster in batches of 32 packets, geometric mean"),
     (1, "times faster for flows by Zipf's law, geometric mean"),
 ];
 
-/// The published means over TupleMerge on one core with 500,000 rules, in the order of [`MEANS`].
+/// The published means over TupleMerge with 500,000 rules, as in [`MEANS`].
 const PUBLISHED_MEANS: [f64; 2] = [1.6, 1.06];
 
 const WHY_MEAN: &str = "buckets of rules are compared 16 at once, and a tree finds them; the \

@@ -44,7 +44,7 @@ const PACKETS: usize = 65_536;
 const CAPACITY_BUILD: &str = "CPU to build the classifier with a trained RQ-RMI, by capacity";
 const CAPACITY_LOOKUP: &str = "CPU of a lookup in batches of 32 packets, by capacity of buckets";
 
-/// Returns the settings of iSets with buckets of `bucket_rules` rules, which leave no rule out.
+/// Returns the settings of iSets with buckets of `bucket_rules` rules.
 fn settings(bucket_rules: usize, sets_max: usize) -> NuevoMatchSettings {
     let partition =
         PartitionSettings { sets_max, bucket_rules, spare_percent: 0, coverage_permille_min: 0 };
