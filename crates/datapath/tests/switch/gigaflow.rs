@@ -34,6 +34,8 @@ mod meters;
 mod netflow;
 #[path = "patches.rs"]
 mod patches;
+#[path = "periodic_flows.rs"]
+mod periodic_flows;
 #[path = "policing.rs"]
 mod policing;
 #[path = "recirculation.rs"]
