@@ -14,14 +14,12 @@ use shunt_datapath::{
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    frames::{frame, poll_bursts, settles},
+    frames::{LOST, frame, poll_bursts, settles},
     in_namespace, ip, packet_port, put_all_back, split_one,
 };
 
 /// Number of sets of frames.
 const CASES: u32 = 100;
-/// Number of polls without a frame after which a frame is lost.
-const IDLE_POLLS_MAX: u32 = 100_000;
 
 /// A random frame, with its VLAN tags from the outside in.
 #[derive(Clone, Debug)]
@@ -138,7 +136,7 @@ fn cable_frame() -> impl Strategy<Value = CableFrame> {
 /// Receives until `count` packets have arrived, or no packet for too long.
 fn receive_packets(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Packet> {
     let mut packets = Vec::new();
-    poll_bursts(queues, pool, count, IDLE_POLLS_MAX, |_, burst| packets.extend(burst));
+    poll_bursts(queues, pool, count, LOST, |_, burst| packets.extend(burst));
     packets
 }
 

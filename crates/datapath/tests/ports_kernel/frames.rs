@@ -1,17 +1,25 @@
 //! Tests that each frame is received as it was sent, or is counted.
 
-use std::{collections::HashMap, fs, os::fd::AsRawFd, thread};
+use std::{
+    collections::HashMap,
+    fs,
+    os::fd::AsRawFd,
+    time::{Duration, Instant},
+};
 
-use nix::sys::{
-    socket::{
-        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv,
-        setsockopt, socket, sockopt::ReceiveTimeout,
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        socket::{
+            AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv,
+            setsockopt, socket, sockopt::ReceiveTimeout,
+        },
+        time::{TimeVal, TimeValLike},
     },
-    time::{TimeVal, TimeValLike},
 };
 use shunt_datapath::{
     Packet, Pool, PortError, TxEnd, VirtioHeader,
-    port::{Port, PortSpec, Queues, open, tap},
+    port::{Port, PortSpec, Queues, RxReport, open, tap},
 };
 use shunt_pipeline::DatapathPort;
 
@@ -80,36 +88,73 @@ pub(crate) fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
     frames.iter().map(packet).collect()
 }
 
-/// Polls a port until `count` packets have arrived.
+/// Time after which a frame that was sent counts as lost.
+pub(crate) const LOST: Duration = Duration::from_secs(20);
+/// Time without a frame after which the kernel delivers none of earlier sends.
+pub(crate) const LATE: Duration = Duration::from_secs(1);
+/// Time for which a test waits for a frame that must not arrive.
+pub(crate) const QUIET: Duration = Duration::from_millis(20);
+
+/// Waits until a queue has a packet or is broken, at most for the time `limit`.
 ///
-/// Also ends after `idle_polls_max` polls without a packet. `take` gets each burst that arrives.
+/// `report` is that of the last receive: no event announces packets that the queue holds.
+pub(crate) fn await_packet(queues: &Queues, report: &RxReport, limit: Duration) {
+    let limit = if report.must_poll { Duration::ZERO } else { limit };
+    let milliseconds = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
+    let fd = queues.rx.as_ref().unwrap().wait_fd().unwrap();
+    let mut polled = [PollFd::new(fd, PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::from(milliseconds.saturating_add(1))).unwrap();
+}
+
+/// Receives from a port until `count` packets have arrived.
+///
+/// Also ends after the time `idle` without a packet. `take` gets each burst that arrives.
+#[expect(clippy::disallowed_methods, reason = "a real kernel takes real time")]
 pub(crate) fn poll_bursts(
     queues: &mut Queues,
     pool: &mut Pool,
     count: usize,
-    idle_polls_max: u32,
+    idle: Duration,
     mut take: impl FnMut(&mut Pool, Vec<Packet>),
 ) {
-    let (mut arrived, mut idle) = (0, 0);
-    while arrived < count && idle < idle_polls_max {
+    let (mut arrived, mut end) = (0, Instant::now() + idle);
+    while arrived < count {
         let mut burst = Vec::new();
         let report = queues.rx.as_mut().unwrap().rx(pool, &mut burst).unwrap();
         assert_eq!(report.refused, 0);
-        if burst.is_empty() {
-            idle += 1;
-            thread::yield_now();
+        if !burst.is_empty() {
+            arrived += burst.len();
+            take(pool, burst);
+            end = Instant::now() + idle;
             continue;
         }
-        idle = 0;
-        arrived += burst.len();
-        take(pool, burst);
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        await_packet(queues, &report, left);
     }
 }
 
-/// Receives until `count` frames have arrived, or no frame for too long.
+/// Receives until `count` frames have arrived, which were sent before.
 pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
+    receive_while(queues, pool, count, LOST)
+}
+
+/// Receives until no frame has arrived for the time `idle`.
+pub(crate) fn receive_all(queues: &mut Queues, pool: &mut Pool, idle: Duration) -> Vec<Vec<u8>> {
+    receive_while(queues, pool, usize::MAX, idle)
+}
+
+/// Receives until `count` frames have arrived, or no frame for the time `idle`.
+fn receive_while(
+    queues: &mut Queues,
+    pool: &mut Pool,
+    count: usize,
+    idle: Duration,
+) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    poll_bursts(queues, pool, count, 2000, |pool, burst| {
+    poll_bursts(queues, pool, count, idle, |pool, burst| {
         frames.extend(burst.iter().map(|packet| packet.frame().to_vec()));
         put_all_back(pool, burst);
     });
@@ -118,15 +163,9 @@ pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec
 
 /// Returns the first burst that arrives in time; empty without packets.
 fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
-    let mut burst = Vec::new();
-    for _ in 0..2000 {
-        queues.rx.as_mut().unwrap().rx(pool, &mut burst).unwrap();
-        if !burst.is_empty() {
-            break;
-        }
-        thread::yield_now();
-    }
-    burst
+    let mut first = Vec::new();
+    poll_bursts(queues, pool, 1, LOST, |_, burst| first = burst);
+    first
 }
 
 /// Checks that `to` receives the frames of `from`, and that `from` receives none.
@@ -136,7 +175,7 @@ pub(crate) fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
     assert_eq!(from.tx.tx(&sent), frames.len());
     from.tx.flush();
     assert_eq!(receive(to, &mut pool, frames.len()), frames);
-    assert_eq!(receive(from, &mut pool, 1), Vec::<Vec<u8>>::new(), "no port hears itself");
+    assert_eq!(receive_all(from, &mut pool, QUIET), Vec::<Vec<u8>>::new(), "no port hears itself");
     put_all_back(&mut pool, sent);
     assert_eq!(pool.out(), 0);
 }
@@ -266,7 +305,7 @@ fn check_received_or_counted(
         assert_eq!(sender.tx.tx(&sent), 250);
     }
     let count = 250 * bursts;
-    let received = receive(queues, &mut pool, usize::try_from(count).unwrap()).len() as u64;
+    let received = receive_all(queues, &mut pool, LATE).len() as u64;
     assert!(received < count);
     assert_eq!(port.counters().rx_dropped, count - received);
     assert_eq!(port.counters().rx_dropped, count - received, "asked for twice, counted once");
@@ -347,7 +386,7 @@ fn a_port_continues_after_its_device_was_down() {
         left.tx.tx(&sent);
         left.tx.flush();
         put_all_back(&mut pool, sent);
-        assert_eq!(receive(&mut right, &mut pool, 1).len(), 0);
+        assert_eq!(receive_all(&mut right, &mut pool, QUIET).len(), 0);
         ip("link set b0 up");
         assert!(settles(|| a.link_up() && b.link_up()));
         crosses(&mut left, &mut right, &[frame(2, 60)]);
@@ -405,7 +444,7 @@ fn each_flow_of_a_device_has_one_thread() {
         let (mut owner, mut received) = (HashMap::new(), 0);
         for (thread, queues) in right.iter_mut().enumerate() {
             let mut numbers: HashMap<u8, Vec<u8>> = HashMap::new();
-            for frame in receive(queues, &mut pool, frames.len()) {
+            for frame in receive_all(queues, &mut pool, LATE) {
                 assert_eq!(*owner.entry(frame[29]).or_insert(thread), thread);
                 numbers.entry(frame[29]).or_default().push(frame[59]);
                 received += 1;
@@ -418,7 +457,7 @@ fn each_flow_of_a_device_has_one_thread() {
             assert_eq!(queues.tx.tx(&sent[..1]), 1);
         }
         assert_eq!(receive(&mut left, &mut pool, 3).len(), 3);
-        assert!(right.iter_mut().all(|queues| receive(queues, &mut pool, 1).is_empty()));
+        assert!(right.iter_mut().all(|queues| receive_all(queues, &mut pool, QUIET).is_empty()));
     });
 }
 
@@ -466,7 +505,7 @@ fn a_removed_tap_is_reported() {
         assert_eq!(queues.tx.tx(&sent), 0, "the device is down");
         assert_eq!(queues.tx.tx_end(), TxEnd::Down);
         assert!(!tap.link_up());
-        assert_eq!(receive(&mut queues, &mut pool, 1).len(), 0);
+        assert_eq!(receive_all(&mut queues, &mut pool, QUIET).len(), 0);
         ip("link del tap0");
         assert_eq!(queues.tx.tx(&sent), 0);
         assert_eq!(queues.tx.tx_end(), TxEnd::Down);

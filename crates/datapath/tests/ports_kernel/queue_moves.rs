@@ -229,7 +229,7 @@ fn check_order(sink: &Receiver<Vec<u8>>, progress: &Progress) -> HashMap<u8, u64
         let number = u64::from_be_bytes(frame[50..58].try_into().unwrap());
         assert_eq!(number, *expected, "flow {}", frame[29]);
         *expected += 1;
-        progress.received.fetch_add(1, SeqCst);
+        progress.add_received(1);
     }
     next
 }

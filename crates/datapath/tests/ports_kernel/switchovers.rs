@@ -3,12 +3,15 @@
 use std::{
     collections::HashMap,
     env,
-    sync::atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
+    sync::{
+        Condvar, Mutex,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use shunt_datapath::{
@@ -18,7 +21,10 @@ use shunt_datapath::{
 use shunt_pipeline::Time;
 
 use crate::{
-    frames::{datagram, frame, packets, receive, ring_bytes, settles},
+    frames::{
+        LOST, QUIET, await_packet, datagram, frame, packets, receive, receive_all, ring_bytes,
+        settles,
+    },
     in_namespace, ip, packet_port, put_all_back, split_one,
 };
 
@@ -59,6 +65,26 @@ pub(crate) struct Progress {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
     is_done: AtomicBool,
+    /// Notified after frames were received, and at the end of the test.
+    changed: Condvar,
+    lock: Mutex<()>,
+}
+
+/// Longest time between two looks at the progress, and at a queue.
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Progress {
+    /// Counts received frames.
+    pub(crate) fn add_received(&self, count: u64) {
+        self.received.fetch_add(count, SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Waits until frames are received, at most for [`PAUSE`].
+    pub(crate) fn wait(&self) {
+        // A notification before the wait is lost, which the time limit makes up for.
+        drop(self.changed.wait_timeout(self.lock.lock().unwrap(), PAUSE).unwrap());
+    }
 }
 
 /// A guard that ends the threads of a test, also when the test panics.
@@ -67,6 +93,7 @@ pub(crate) struct Done<'a>(pub(crate) &'a Progress);
 impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.is_done.store(true, SeqCst);
+        self.0.changed.notify_all();
     }
 }
 
@@ -76,7 +103,7 @@ pub(crate) fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
     let mut number = 0_u64;
     while !progress.is_done.load(Relaxed) {
         if progress.sent.load(SeqCst) - progress.received.load(SeqCst) > WINDOW {
-            thread::yield_now();
+            progress.wait();
             continue;
         }
         let mut burst: Vec<_> = (0..FLOWS).map(|flow| datagram(flow, 0)).collect();
@@ -92,22 +119,25 @@ pub(crate) fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
 }
 
 /// Receives all frames of the test, in order; returns the next number of each flow.
+#[expect(clippy::disallowed_methods, reason = "a real kernel takes real time")]
 fn receive_in_order(queues: &mut Queues, progress: &Progress) -> HashMap<u8, u64> {
     let mut pool = Pool::new();
     let mut next: HashMap<u8, u64> = HashMap::new();
-    let rx = queues.rx.as_mut().unwrap();
     let is_done = || {
         progress.is_done.load(SeqCst)
             && progress.sent.load(SeqCst) == progress.received.load(SeqCst)
     };
-    let mut idle = 0;
-    while !is_done() && idle < 10_000_000 {
+    let mut end = Instant::now() + LOST;
+    while !is_done() && Instant::now() < end {
         let mut burst = Vec::new();
-        assert_eq!(rx.rx(&mut pool, &mut burst).unwrap().refused, 0);
-        idle = if burst.is_empty() { idle + 1 } else { 0 };
+        let rx = queues.rx.as_mut().unwrap();
+        let report = rx.rx(&mut pool, &mut burst).unwrap();
+        assert_eq!(report.refused, 0);
         if burst.is_empty() {
             rx.check().unwrap();
-            thread::yield_now();
+            await_packet(queues, &report, PAUSE);
+        } else {
+            end = Instant::now() + LOST;
         }
         for packet in &burst {
             let frame = packet.frame();
@@ -116,35 +146,39 @@ fn receive_in_order(queues: &mut Queues, progress: &Progress) -> HashMap<u8, u64
             assert_eq!(number, *expected, "flow {}", frame[29]);
             *expected += 1;
         }
-        progress.received.fetch_add(burst.len() as u64, SeqCst);
+        progress.add_received(burst.len() as u64);
         put_all_back(&mut pool, burst);
     }
     next
 }
 
 /// Calls `maintenance` at each `time` until it returns work.
-fn await_work(port: &mut dyn Port, mut time: impl FnMut() -> Time) -> PortWork {
-    for _ in 0..10_000_000 {
+#[expect(clippy::disallowed_methods, reason = "a real kernel takes real time")]
+fn await_work(
+    port: &mut dyn Port,
+    progress: &Progress,
+    mut time: impl FnMut() -> Time,
+) -> PortWork {
+    let start = Instant::now();
+    loop {
         if let Some(work) = port.maintenance(time()) {
             return work;
         }
-        thread::yield_now();
+        assert!(start.elapsed() < LOST, "no work: a receiver has ended");
+        progress.wait();
     }
-    unreachable!("no work: a receiver has ended");
 }
 
 /// Changes a port to rings and back to sockets, `count` times.
+#[expect(clippy::disallowed_methods, reason = "a real kernel takes real time")]
 fn change(port: &mut dyn Port, progress: &Progress, count: u32) {
     let mut now = Time::ZERO;
     for _ in 0..count {
         now = now.after(LONG);
         assert!(port.maintenance(now).is_none());
-        let before = progress.received.load(SeqCst);
-        for _ in 0..10_000_000 {
-            if progress.received.load(SeqCst) >= before + 5_000 {
-                break;
-            }
-            thread::yield_now();
+        let (before, start) = (progress.received.load(SeqCst), Instant::now());
+        while progress.received.load(SeqCst) < before + 5_000 && start.elapsed() < LOST {
+            progress.wait();
         }
         now = now.after(MEASURED);
         port.maintenance(now).unwrap()();
@@ -153,8 +187,8 @@ fn change(port: &mut dyn Port, progress: &Progress, count: u32) {
             now = now.after(LONG);
             now
         };
-        await_work(port, &mut later)();
-        await_work(port, &mut later)();
+        await_work(port, progress, &mut later)();
+        await_work(port, progress, &mut later)();
         assert!(!has_rings(port));
     }
 }
@@ -232,7 +266,11 @@ fn busy_port_continues_after_device_was_down() {
         for number in 0..3 {
             ip("link set b0 down");
             assert!(settles(|| !port.link_up()));
-            receive(&mut queues, &mut pool, 1);
+            receive_all(&mut queues, &mut pool, QUIET);
+            // An idle queue checks its device at every 64th receive.
+            for _ in 0..100 {
+                queues.rx.as_mut().unwrap().rx(&mut pool, &mut Vec::new()).unwrap();
+            }
             ip("link set b0 up");
             assert!(settles(|| port.link_up() && sender.link_up()));
             let sent = packets(&mut pool, &[frame(number, 60)]);
