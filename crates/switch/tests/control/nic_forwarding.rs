@@ -227,12 +227,23 @@ fn set_up() -> impl Strategy<Value = (config::PolicyName, config::OffloadOptions
 type Case =
     ((config::PolicyName, config::OffloadOptions), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
 
+/// Number of test cases of a batch.
+const CASES: u32 = 24;
+
+/// Maximum number of batches of test cases.
+const BATCHES_MAX: u32 = 10;
+
+/// Number of forecasts that hit, beyond which the test has enough of them.
+const FORECAST_HITS_MIN: u64 = 20;
+
 /// Invariant 1 for a NIC: packets are forwarded as the tables decide.
 /// The invariant is true for any entries that the NIC has.
+///
+/// A forecast hits if its entry exists before the packet arrives and before the NIC forwards the
+/// flow. So the test runs more cases until enough forecasts have hit.
 #[test]
 fn packets_are_forwarded_by_tables_with_nic() {
     let runtime = Runtime::new().unwrap();
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
     let rules = prop::collection::vec(rule(), 4..20);
     let changes = prop::collection::vec(rule(), 3);
     let (hits, sent, forecast) = (Cell::new(0), Cell::new(0), Cell::new(0));
@@ -274,8 +285,16 @@ fn packets_are_forwarded_by_tables_with_nic() {
         });
         Ok(())
     };
-    runner.run(&cases, invariant).unwrap();
-    let (hits, sent, forecast) = (hits.get(), sent.get(), forecast.get());
-    assert!(forecast > 20, "the packets of {forecast} forecasts hit");
-    assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
+    for batch in 0..BATCHES_MAX {
+        TestRunner::new(ProptestConfig::with_cases(CASES)).run(&cases, &invariant).unwrap();
+        if batch == 0 {
+            let (hits, sent) = (hits.get(), sent.get());
+            assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
+        }
+        if forecast.get() > FORECAST_HITS_MIN {
+            break;
+        }
+    }
+    let forecast = forecast.get();
+    assert!(forecast > FORECAST_HITS_MIN, "the packets of {forecast} forecasts hit");
 }
