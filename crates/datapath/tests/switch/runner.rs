@@ -2,6 +2,7 @@
 
 use std::{
     sync::{Arc, mpsc},
+    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -96,15 +97,23 @@ fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads
     Threads { pipeline, running, controls, coordinator, changes, acked }
 }
 
+/// Waits until a condition holds, or the time limit is over; returns whether it holds.
+#[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
+fn holds_in_time(is_true: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !is_true() {
+        if start.elapsed() > TIME_LIMIT {
+            return false;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    true
+}
+
 impl Threads {
     /// Waits until all packet threads sleep, or the time limit is over.
-    #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
     fn await_sleep(&self) {
-        let start = Instant::now();
-        let are_asleep = || self.controls.iter().all(ControlEnds::is_asleep);
-        while !are_asleep() && start.elapsed() < TIME_LIMIT {
-            std::thread::yield_now();
-        }
+        holds_in_time(|| self.controls.iter().all(ControlEnds::is_asleep));
     }
 
     /// Publishes a version, and waits until all threads have acknowledged it.
@@ -126,9 +135,7 @@ fn a_panicked_thread_delays_no_version() {
         for bridge in 2..20 {
             threads.change(u16::try_from(dead * 20).unwrap() + bridge);
         }
-        while !threads.running[0].is_finished() {
-            std::thread::yield_now();
-        }
+        assert!(holds_in_time(|| threads.running[0].is_finished()), "the thread runs on");
         let ended = threads.running.remove(0);
         assert!(ended.stop().is_none(), "the thread has panicked");
         assert_eq!(threads.running.len(), left);
@@ -168,9 +175,7 @@ fn panic_of_engine_ends_eviction_thread() {
     threads.await_sleep();
     let change = threads.pipeline.add_bridge(BridgeId::new(1), BridgeSettings::default());
     threads.changes.send(change).unwrap();
-    while !threads.coordinator.is_finished() {
-        std::thread::yield_now();
-    }
+    assert!(holds_in_time(|| threads.coordinator.is_finished()), "the thread runs on");
     assert!(threads.coordinator.stop().is_none(), "the thread has panicked");
     assert!(threads.acked.recv().is_err(), "nobody says that the version is answered");
     let change = threads.pipeline.add_bridge(BridgeId::new(2), BridgeSettings::default());

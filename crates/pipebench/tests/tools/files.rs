@@ -1,6 +1,6 @@
 //! Tests that output files are reproducible, readable by other tools, complete or absent.
 
-use std::{fs, process::Command};
+use std::{fs, process::Command, thread::sleep, time::Duration};
 
 use crate::{PROGRAM, answer, errors, names, pipebench, print_skipped, tool, write};
 
@@ -186,9 +186,15 @@ fn an_interrupted_run_leaves_nothing() {
             .current_dir(&folder)
             .spawn()
             .unwrap();
-        while !names(folder.path()).iter().any(|name| name.starts_with('x')) {
-            std::thread::yield_now();
-        }
+        let is_started = || names(folder.path()).iter().any(|name| name.starts_with('x'));
+        let starts_in_time = (0..20_000).any(|_| {
+            let is_started = is_started();
+            if !is_started {
+                sleep(Duration::from_millis(1));
+            }
+            is_started
+        });
+        assert!(starts_in_time, "the program writes no file");
         let id = program.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         assert_eq!(program.wait().unwrap().code(), Some(128 + 15));

@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -163,6 +163,9 @@ pub(crate) fn frame(number: u8) -> Vec<u8> {
 pub(crate) struct Gate {
     is_closed: AtomicBool,
     is_met: AtomicBool,
+    /// Notified when the gate opens.
+    opens: Condvar,
+    lock: Mutex<()>,
 }
 
 /// Keeps a gate closed until it is dropped.
@@ -178,7 +181,9 @@ impl Gate {
     pub(crate) fn pass(&self) {
         while self.is_closed.load(Ordering::Relaxed) {
             self.is_met.store(true, Ordering::Relaxed);
-            std::thread::yield_now();
+            // A notification before the wait is lost, which the time limit makes up for.
+            let guard = self.lock.lock().unwrap();
+            drop(self.opens.wait_timeout(guard, Duration::from_millis(5)).unwrap());
         }
         self.is_met.store(false, Ordering::Relaxed);
     }
@@ -192,6 +197,7 @@ impl Gate {
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
         self.0.is_closed.store(false, Ordering::Relaxed);
+        self.0.opens.notify_all();
     }
 }
 
