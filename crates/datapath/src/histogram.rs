@@ -12,6 +12,7 @@ const BUCKETS: usize = 40;
 pub struct Histogram {
     /// Bucket *n* counts durations from half of 2^n nanoseconds up to 2^n.
     counts: [u64; BUCKETS],
+    /// The sum of all durations.
     sum: Duration,
     longest: Duration,
 }

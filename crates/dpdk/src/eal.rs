@@ -153,7 +153,9 @@ fn memory_kind(
 ///
 /// DPDK would ignore the option, or fail to start, which is final.
 fn refuse_contradictions(own: &[String], huge_pages: HugePages) -> Result<(), DpdkError> {
+    /// The problem of an option that contradicts required huge pages.
     const REQUIRED: &str = "contradicts `huge_pages = \"required\"`";
+    /// The problem of an option that contradicts memory without huge pages.
     const OFF: &str = "contradicts `huge_pages = \"off\"`";
     let is_off = huge_pages == HugePages::Off;
     let is_required = huge_pages == HugePages::Required;

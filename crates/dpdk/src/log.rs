@@ -15,7 +15,9 @@ const LINE_MAX: usize = 200;
 ///
 /// `RTE_LOG_ERR`, `RTE_LOG_WARNING` and `RTE_LOG_NOTICE` of `rte_log.h`.
 const ERROR: u32 = 4;
+/// The log level of warnings in DPDK (`RTE_LOG_WARNING`).
 const WARNING: u32 = 5;
+/// The log level of notices in DPDK (`RTE_LOG_NOTICE`).
 const NOTICE: u32 = 6;
 
 /// Beginnings of lines that follow each refused device and name no reason.

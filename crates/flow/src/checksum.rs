@@ -23,6 +23,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumDifference {
+    /// The sum of the differences of 16-bit words.
     sum: u64,
 }
 

@@ -11,9 +11,11 @@ use std::num::{NonZeroU16, NonZeroU32};
 /// A header that is absent or malformed has no offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
+    /// Offset of the first byte after the Ethernet type.
     payload: Option<NonZeroU16>,
     network: Option<NonZeroU16>,
     transport: Option<NonZeroU32>,
+    /// Offset of the end of the transport payload.
     end: Option<NonZeroU32>,
     route: Route,
 }

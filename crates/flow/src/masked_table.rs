@@ -33,6 +33,7 @@ pub struct MaskedTable<const TAIL: usize> {
 #[repr(C, align(64))]
 struct RowLine([u64; WORDS_PER_LINE]);
 
+/// Number of words in a cache line.
 const WORDS_PER_LINE: usize = 8;
 
 /// The first row that may be the row of a key, if such a row exists.

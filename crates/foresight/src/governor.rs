@@ -132,6 +132,7 @@ struct InstallHistory(Vec<InstalledForecasts>);
 #[derive(Clone, Copy, Debug)]
 struct InstalledForecasts {
     time: Duration,
+    /// Number of forecasts that were installed.
     count: u64,
 }
 

@@ -199,10 +199,15 @@ struct DuelSample {
 /// The set duelling of one start: the hits of this round, and the lead.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
+    /// The state at which the sub-traversals start.
     start: StateId,
+    /// The granularity in use: sub-traversals or megaflows.
     granularity: Granularity,
+    /// Number of samples of this round.
     samples: u32,
+    /// Hits of this round with sub-traversals.
     sub_traversals: u32,
+    /// Hits of this round with megaflows.
     megaflows: u32,
     /// Samples of this round in which only one granularity hit.
     split: u32,

@@ -79,7 +79,9 @@ pub struct OutlineStep {
 pub struct TraversalOutline {
     segments: Vec<OutlineSegment>,
     steps_count: u16,
+    /// The state at which the traversal starts.
     start: StateId,
+    /// The state at its end; `None` if the packet is done.
     next: Option<StateId>,
     /// A hash of the [`OutlineShape`].
     shape_hash: u64,

@@ -35,6 +35,7 @@ pub struct NicChain {
     hits: Vec<EntryHits>,
     free: Vec<u32>,
     numbers: HashMap<EntryNo, u32, SeededState>,
+    /// The tag of a received packet before the first stage.
     start: Tag,
 }
 

@@ -392,14 +392,14 @@ mod tests {
     #[test]
     fn unknown_frames_are_not_parsed() {
         let unknown = [
-            v4().tag(TPID, 1).tag(TPID, 2).build(),
-            v4().tag(0x88a8, 1).build(),
-            v4().snap().build(),
-            v4().ipv4_options(&[1, 1, 1, 1]).build(),
-            v4().sctp(1, 2).build(),
-            v4().protocol(58).payload([135; 8]).build(),
-            v6().protocol(1).payload([8; 8]).build(),
-            v6().extension(0, &[0; 6]).udp(1, 2).build(),
+            ipv4_packet().tag(TPID, 1).tag(TPID, 2).build(),
+            ipv4_packet().tag(0x88a8, 1).build(),
+            ipv4_packet().snap().build(),
+            ipv4_packet().ipv4_options(&[1, 1, 1, 1]).build(),
+            ipv4_packet().sctp(1, 2).build(),
+            ipv4_packet().protocol(58).payload([135; 8]).build(),
+            ipv6_packet().protocol(1).payload([8; 8]).build(),
+            ipv6_packet().extension(0, &[0; 6]).udp(1, 2).build(),
             vec![0; 13],
             Vec::new(),
         ];
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_later_fragment_of_any_protocol_is_parsed() {
-        for packet in [v4().sctp(1, 2), v4().protocol(58), v4().tcp(1, 2).payload([])] {
+        for packet in [ipv4_packet().sctp(1, 2), ipv4_packet().protocol(58), ipv4_packet().tcp(1, 2).payload([])] {
             assert!(is_parsed(&packet.clone().fragment(5).build()));
             assert!(!is_parsed(&packet.fragment(0x2000).protocol(132).build()));
         }
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn packet_longer_than_frame_is_not_parsed() {
-        let frames = [v4().udp(1, 2), v4().protocol(50), v6().udp(1, 2), v6().protocol(50)];
+        let frames = [ipv4_packet().udp(1, 2), ipv4_packet().protocol(50), ipv6_packet().udp(1, 2), ipv6_packet().protocol(50)];
         for packet in frames {
             let mut frame = packet.clone().payload([7; 4]).build();
             assert!(is_parsed(&frame));
@@ -427,7 +427,7 @@ mod tests {
             frame[length] += 1;
             assert!(!is_parsed(&frame), "{frame:02x?}");
         }
-        let mut no_header = v4().protocol(50).payload([7; 40]).build();
+        let mut no_header = ipv4_packet().protocol(50).payload([7; 40]).build();
         no_header[17] = 19;
         assert!(!is_parsed(&no_header));
     }
@@ -435,8 +435,8 @@ mod tests {
     #[test]
     fn padding_is_not_taken_for_a_transport_header() {
         let (v4s, v6s) = (
-            [v4().tcp(1, 2), v4().udp(1, 2), v4().icmp(8, 0)],
-            [v6().tcp(1, 2), v6().udp(1, 2), v6().icmp(128, 0)],
+            [ipv4_packet().tcp(1, 2), ipv4_packet().udp(1, 2), ipv4_packet().icmp(8, 0)],
+            [ipv6_packet().tcp(1, 2), ipv6_packet().udp(1, 2), ipv6_packet().icmp(128, 0)],
         );
         for (packets, at, header) in [(v4s, 17, 20), (v6s, 19, 0)] {
             for packet in packets {
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn invalid_tcp_header_is_not_parsed() {
-        for (packet, at) in [(v4(), 46), (v6(), 66)] {
+        for (packet, at) in [(ipv4_packet(), 46), (ipv6_packet(), 66)] {
             let mut frame = packet.tcp(1, 2).payload([7; 8]).padded(200).build();
             for words in 0..16_u8 {
                 frame[at] = words << 4;
@@ -475,11 +475,11 @@ mod tests {
         assert!(!is_parsed(&arp[..41]));
     }
 
-    fn v4() -> PacketBuilder {
+    fn ipv4_packet() -> PacketBuilder {
         PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2])
     }
 
-    fn v6() -> PacketBuilder {
+    fn ipv6_packet() -> PacketBuilder {
         PacketBuilder::ipv6([1; 16], [2; 16])
     }
 

@@ -117,6 +117,7 @@ const TAG_FIELDS: &[FieldId] = &[FieldId::VlanTpid, FieldId::VlanTpid1, FieldId:
 
 /// The type of every tag, and the bit of `vlan_tci` that marks its presence.
 const TPID: u128 = 0x8100;
+/// The bit of a TCI that is set if the packet has the tag.
 const TCI_PRESENT: u128 = 0x1000;
 
 /// Returns all bits at the position of a field.

@@ -363,6 +363,7 @@ pub enum DeviceLimit {
 }
 
 impl DeviceLimit {
+    /// All limits of a device.
     const ALL: [Self; 2] = [Self::Masks, Self::KeyBits];
 
     /// Returns the limit of the device that the error is about.

@@ -62,4 +62,5 @@ impl Drop for Progress {
 
 /// Delay before the progress bar appears.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// The form of the progress line.
 const TEMPLATE: &str = "{prefix} {bar:40} {percent}% {eta} left";

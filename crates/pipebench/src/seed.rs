@@ -145,8 +145,11 @@ const fn high_half(product: u128) -> u64 {
     (product >> 64) as u64
 }
 
+/// The step of the state of SplitMix64.
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The first state of the hash FNV-1a.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+/// The factor of the hash FNV-1a.
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 /// 2^-53: the distance of two random numbers from 0 to 1.
 const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;

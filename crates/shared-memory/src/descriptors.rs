@@ -30,6 +30,7 @@ pub struct ReceivedBytes {
 #[repr(C, align(8))]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
+/// Number of bytes of the descriptors of one message.
 const DESCRIPTORS_BYTES: usize = DESCRIPTORS_MAX * size_of::<RawFd>();
 /// Length of the control header and descriptors, with the padding of `CMSG_SPACE`.
 const CONTROL_BYTES: usize = size_of::<libc::cmsghdr>() + DESCRIPTORS_BYTES + 16;

@@ -43,6 +43,7 @@ impl ListenerLog {
 /// The last log line of one kind.
 #[derive(Debug, Default)]
 struct LogInterval {
+    /// Time of the last line.
     last: Option<Instant>,
     /// Number of lines since then.
     omitted: u64,

@@ -27,6 +27,7 @@ use crate::{
     run_dir::{is_control_socket, remove_entries, remove_if_present},
 };
 
+/// Name of the PID file of Open vSwitch.
 const PID_FILE: &str = "ovs-vswitchd.pid";
 
 /// The links of this process; dropping the value removes them.

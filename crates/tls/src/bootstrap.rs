@@ -85,6 +85,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 
 /// Returns a certificate in PEM format (RFC 7468).
 fn pem(certificate: &[u8]) -> String {
+    /// The digits of Base64.
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     /// Number of bytes that are encoded as a line of 64 characters.
     const LINE_BYTES: usize = 48;

@@ -25,6 +25,7 @@ impl MessageHeader {
     /// The longest payload: a table of eight memory regions.
     pub(crate) const PAYLOAD_MAX: usize = 8 + REGIONS_PER_MESSAGE * RegionMessage::BYTES;
 
+    /// The version of the protocol, in the flags of a message.
     const VERSION: u32 = 1;
     /// The bits of the version in the flags.
     const VERSION_MASK: u32 = 3;

@@ -28,6 +28,7 @@ const fn header_length(features: VirtioFeatures) -> usize {
 
 /// Bit of the first byte of a header (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
 const NEEDS_CSUM: u8 = 1;
+/// The flag of a checked checksum (`VIRTIO_NET_HDR_F_DATA_VALID`).
 const DATA_VALID: u8 = 2;
 
 /// Kinds of segmentation, in the second byte of a header.

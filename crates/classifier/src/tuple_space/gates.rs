@@ -39,7 +39,9 @@ struct Gate {
 /// The results of the first gates for a packet during one lookup.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GateAnswers {
+    /// A bit for each gate that was checked.
     checked: [u64; GATE_ANSWER_WORDS],
+    /// A bit for each checked gate that does not exclude the packet.
     open: [u64; GATE_ANSWER_WORDS],
 }
 

@@ -74,6 +74,7 @@ type Tags = [u32; WAYS];
 #[repr(C, align(64))]
 struct CacheLine {
     words: [u64; INGRESS_WORDS],
+    /// The first entry that the packets of the flow hit.
     first: EntryRef,
 }
 

@@ -107,6 +107,7 @@ struct BitBucket {
 /// The rank of a queue, where the smallest rank sends first.
 type QueueRank = (bool, u32);
 
+/// Number of nanoseconds in a second.
 const BILLION: i128 = 1_000_000_000;
 
 /// Bits of an Ethernet frame without the check sequence.

@@ -140,12 +140,16 @@ pub struct Refused {
 pub struct Owner {
     id: OwnerId,
     version: Version,
+    /// The number of the last install.
     last: InstallNo,
+    /// Number of reports that were made.
     reported: u64,
     refused: Refused,
     entries: Entries,
     reports: Producer<Report>,
+    /// The last learn request that was sent.
     requested: LearnSeq,
+    /// The last learn request that is applied.
     learned: LearnSeq,
     learn_requests: Producer<LearnRequest>,
 }

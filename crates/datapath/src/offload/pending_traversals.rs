@@ -6,14 +6,18 @@ use shunt_pipeline::Time;
 /// Traversals that are not confirmed yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingTraversals {
+    /// The traversals by number.
     open: HashMap<u64, PendingTraversal, foldhash::fast::FixedState>,
+    /// Number of traversals that were added so far.
     count: u64,
 }
 
 /// A traversal with entries that are not in the device yet.
 #[derive(Clone, Copy, Debug)]
 struct PendingTraversal {
+    /// Time at which the packet missed.
     missed: Time,
+    /// Number of entries that are not in the device yet.
     left: usize,
 }
 

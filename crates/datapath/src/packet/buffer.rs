@@ -24,6 +24,7 @@ pub const BURST: usize = 32;
 /// A frame in a buffer with headroom, and the metadata of its ingress port.
 pub struct Packet {
     buffer: Box<[u8]>,
+    /// Offset of the frame in the buffer.
     start: u32,
     length: u32,
     /// The ingress port.

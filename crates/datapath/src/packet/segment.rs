@@ -81,8 +81,11 @@ pub fn segment(
 
 /// Position of a segment in its packet.
 struct SegmentPosition {
+    /// Number of the segment, from zero.
     index: usize,
+    /// Number of segments of the packet.
     count: usize,
+    /// Number of payload bytes of each segment but the last.
     size: usize,
 }
 

@@ -35,6 +35,7 @@ pub(super) struct DecidedPacket<'a> {
 
 /// Maximum number of flows to check in a busy, and in an idle, iteration.
 const CHECKS_PER_ITERATION: usize = 16;
+/// Maximum number of flows that an idle iteration checks for expiry.
 const CHECKS_PER_IDLE_ITERATION: usize = 512;
 
 impl NetflowCaches {

@@ -34,6 +34,7 @@ pub(super) struct DirtyCounts {
 
 /// A dump of cache entries that takes several iterations.
 struct EntryDump {
+    /// The next slot to read.
     next: u32,
     entries: Vec<DumpedEntry>,
     reply: Reply<Vec<DumpedEntry>>,
@@ -44,6 +45,7 @@ struct EntryDump {
 /// The first limit applies to iterations with packets, while a pull is pending; the second limit
 /// applies to idle iterations.
 const CREDITS_PER_ITERATION: usize = 64;
+/// Maximum number of entries that an idle iteration credits.
 const CREDITS_PER_IDLE_ITERATION: usize = 512;
 
 /// Maximum number of entries credited under one lock of the tables.
@@ -57,6 +59,7 @@ pub(super) const CREDIT_WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// Maximum number of slots checked for expiry in a busy, and in an idle, iteration.
 const EXPIRY_CHECKS_PER_ITERATION: u32 = 16;
+/// Maximum number of entries that an idle iteration checks for expiry.
 const EXPIRY_CHECKS_PER_IDLE_ITERATION: u32 = 512;
 
 /// Maximum number of slots dumped in an iteration.

@@ -16,10 +16,12 @@ const VERSION: u16 = 10;
 
 /// Lengths of the header of a message, and of the header of a set, in bytes.
 const HEADER_BYTES: usize = 16;
+/// Length of the header of a set.
 const SET_HEADER_BYTES: usize = 4;
 
 /// Ids of the sets with templates, and with options templates (RFC 7011, 3.3.2).
 const TEMPLATE_SET: u16 = 2;
+/// The id of a set of options templates.
 const OPTIONS_TEMPLATE_SET: u16 = 3;
 
 /// The value for random sampling of packets (`samplingAlgorithm`).

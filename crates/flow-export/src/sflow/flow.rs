@@ -69,6 +69,7 @@ pub struct SampledTag {
 
 /// Format numbers of the records in a flow sample.
 pub(crate) const RAW_PACKET_HEADER: u32 = 1;
+/// The type of a record about VLANs of a sampled packet.
 pub(crate) const EXTENDED_SWITCH: u32 = 1001;
 
 /// The header protocol number of Ethernet (`header_protocol`).

@@ -6,8 +6,11 @@ use crate::checksum::sum;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("checksum at {start} + {offset} is outside of the frame of {length} bytes")]
 pub struct ChecksumOutside {
+    /// Offset of the first byte that the checksum covers.
     start: usize,
+    /// Offset of the checksum from `start`.
     offset: usize,
+    /// Length of the frame.
     length: usize,
 }
 

@@ -112,8 +112,11 @@ impl<'a> FrameHeaders<'a> {
 
     /// Writes the bits of one word of the key that are in the frame.
     fn set_word(&mut self, index: usize, bits: WrittenBits) {
+        /// The word with the lower half of the IPv6 source address.
         const IPV6_SRC_LOW: u8 = word::IPV6_SRC + 1;
+        /// The word with the lower half of the IPv6 destination address.
         const IPV6_DST_LOW: u8 = word::IPV6_DST + 1;
+        /// The word with the lower half of the neighbour discovery target.
         const ND_TARGET_LOW: u8 = word::ND_TARGET + 1;
         let Ok(index) = u8::try_from(index) else { return };
         if let NetworkHeader::Service(header) = self.network

@@ -12,6 +12,7 @@ const TAG: usize = 4;
 /// present bit of a TCI in a flow key is not sent. A buffer without room for an Ethernet header and
 /// a tag is not changed.
 pub fn push_vlan(buffer: &mut [u8], tpid: u16, tci: u16) {
+    /// The bit of a TCI that is set if the packet has the tag.
     const TAG_PRESENT: u16 = 0x1000;
     let Some(header) = buffer.first_chunk_mut::<{ ADDRESSES + TAG }>() else { return };
     header.copy_within(TAG.., 0);

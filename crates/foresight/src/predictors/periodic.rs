@@ -39,10 +39,13 @@ pub struct Periodic {
 #[derive(Debug)]
 struct PeriodicFlow {
     key: SparseKey,
+    /// Time of the last arrival.
     last: Duration,
+    /// Time between the last two arrivals.
     interval: Duration,
     /// Number of successive equal intervals.
     repeats: u8,
+    /// Time of the next expected arrival.
     due: Option<Duration>,
 }
 

@@ -17,6 +17,7 @@ use crate::{
 /// includes the rewrites of the tables. The predictor does not remember past flows.
 #[derive(Debug)]
 pub struct Reply {
+    /// The forecasts to return.
     due: DueForecasts,
     validity: Duration,
 }

@@ -19,6 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Siblings {
     sets: Arc<SiblingSets>,
+    /// The forecasts to return.
     due: DueForecasts,
 }
 

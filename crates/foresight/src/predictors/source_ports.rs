@@ -33,7 +33,9 @@ struct ClientService {
 /// The last source port of a client, and the step to its next one.
 #[derive(Clone, Copy, Debug)]
 struct PortSequence {
+    /// The last source port.
     last: u128,
+    /// The difference to the source port before.
     step: u128,
     is_certain: bool,
     /// The source port of the last forecast, and the time until it is expected.

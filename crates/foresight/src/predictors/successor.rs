@@ -50,6 +50,7 @@ pub struct SuccessorTable {
     recent: VecDeque<RecentFlow>,
     source_ports: SourcePortTable,
     pairs: PairTable,
+    /// The forecasts to return.
     due: DueForecasts,
     capacity: usize,
     /// The last service that was considered for removal, by age or for room.

@@ -19,7 +19,9 @@ use crate::{
 /// The stages that a fill may use, as a policy sees them.
 pub(super) struct OpenStages<'a> {
     ltm: &'a Ltm,
+    /// The stages that the fill may still use.
     open: StageSet,
+    /// The stages with free room.
     room: StageSet,
     contended: StageSet,
     /// The last use of the entry that each full stage would evict next.

@@ -11,6 +11,7 @@ use crate::adaptive::Capacity;
 /// The identities of the last evicted sub-traversals.
 #[derive(Debug)]
 pub(super) struct GhostQueue {
+    /// The identities, to look them up.
     known: HashSet<u64, foldhash::fast::FixedState>,
     /// The identities in the order of their evictions.
     /// Some of the sub-traversals may be cached again.

@@ -130,8 +130,11 @@ impl LtmRule {
 
 /// The common headers of all packets of a rule, while its actions are applied.
 struct TrackedHeaders {
+    /// The values of the known headers.
     key: FlowKey,
+    /// The bits that are equal in all packets.
     known: FlowMask,
+    /// The bits that actions have written.
     written: FlowMask,
     /// True after a VLAN tag was popped.
     is_popped: bool,

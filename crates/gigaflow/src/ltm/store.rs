@@ -80,6 +80,7 @@ pub struct VecStore {
 #[derive(Debug, Default)]
 struct VecSlot {
     generation: u32,
+    /// The traversal and the hits of the entry.
     held: Option<(Arc<Traversal>, Hits)>,
 }
 

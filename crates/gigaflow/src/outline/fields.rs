@@ -177,6 +177,7 @@ impl fmt::Display for FieldSet {
 /// The bits of each header word that belong to coupling fields, with the field.
 const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupling_table();
 
+/// The list without any coupled fields.
 const NONE_COUPLED: [(u64, FieldSet); COUPLED_MAX] = [(0, FieldSet::EMPTY); COUPLED_MAX];
 
 /// Greatest number of coupling fields in one word.

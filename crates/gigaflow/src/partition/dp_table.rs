@@ -72,6 +72,7 @@ struct DpValues {
 /// The candidate sub-traversals that begin with one segment, shortest first.
 #[derive(Clone, Copy)]
 pub(in crate::partition) struct CandidateRow<'a> {
+    /// The segment with which the candidates begin.
     pub(in crate::partition) first: usize,
     pub(in crate::partition) gains: &'a [i64],
     /// The holders of each candidate; empty if no stage holds any candidate of the row.

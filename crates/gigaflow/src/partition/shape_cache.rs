@@ -51,8 +51,11 @@ pub(super) type Conditions = [StageSet; 3];
 /// The candidate is number `at` of those that begin with segment `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldCandidate {
+    /// The segment with which the candidate begins.
     pub(super) first: u8,
+    /// The number of the candidate among those of its first segment.
     pub(super) at: u8,
+    /// The stages that hold the candidate.
     pub(super) stages: StageSet,
 }
 

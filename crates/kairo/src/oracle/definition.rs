@@ -91,7 +91,7 @@ fn is_ended_by(traversal: &Traversal, delta: &Delta, deltas: &[Delta], version: 
     })
 }
 
-/// Returns whether a rule decided a visit, alone or as a clause.
+/// Returns whether a stale rule decided a visit, alone or in a conjunctive match.
 fn has_decided(visit: &Visit, rule: &Rule, is_stale: impl Fn(&Rule) -> bool) -> bool {
     let all = visit.rule.iter().chain(&visit.clauses);
     let mut own = all.filter(|own| own.id == rule.id);

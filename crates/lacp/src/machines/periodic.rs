@@ -12,7 +12,9 @@ use crate::{
 /// The periodic transmission machine of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeriodicMachine {
+    /// The time between two LACPDUs.
     period: Option<Duration>,
+    /// The time of the next LACPDU.
     due: Option<Duration>,
 }
 

@@ -89,7 +89,9 @@ pub const SLOW_PROTOCOLS_TYPE: u16 = 0x8809;
 /// The length of a frame without its frame check sequence: header and 110 octets.
 pub const FRAME_BYTES: usize = 124;
 
+/// The subtype of an LACPDU.
 const SUBTYPE_LACP: u8 = 1;
+/// The subtype of a marker PDU.
 const SUBTYPE_MARKER: u8 = 2;
 
 /// Version number of LACP and of the marker protocol.

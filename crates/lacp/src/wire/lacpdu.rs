@@ -51,11 +51,15 @@ fn parse_info(tlv: &'static str, octets: &mut Octets<'_>) -> Result<LacpInfo, Pd
     Ok(info)
 }
 
+/// The type of the TLV about the sender.
 const TLV_ACTOR: u8 = 1;
+/// The type of the TLV about the receiver.
 const TLV_PARTNER: u8 = 2;
+/// The type of the TLV about the collector of frames.
 const TLV_COLLECTOR: u8 = 3;
 /// Length of actor and partner information, with its type and length.
 const INFO_LENGTH: u8 = 20;
+/// The reserved bytes after the information.
 const INFO_RESERVED: [u8; 3] = [0; 3];
 /// Length of the collector information, with its type and length.
 const COLLECTOR_LENGTH: u8 = 16;

@@ -43,6 +43,7 @@ impl MemifToken {
 
 /// First pause between two attempts to connect; each failure doubles the pause.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// The longest pause between two attempts to connect.
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
 /// Maximum time until the connection of a client to this side is complete.

@@ -49,13 +49,13 @@ const UNMATCHED_ONE_IN: usize = 16;
 /// Number of units of a whole share: shares are in permille.
 const PERMILLE: usize = 1000;
 
-/// Returns the capacities of buckets to compare for a number of rules.
+/// Returns the sizes and spare rooms of buckets to compare, for a number of rules.
 pub(super) fn capacities(rules: usize) -> impl Iterator<Item = (usize, usize)> {
     let count = if rules > MANY_RULES { 2 } else { CAPACITIES.len() };
     CAPACITIES.iter().copied().take(count)
 }
 
-/// Returns the settings with this capacity and spare room of buckets.
+/// Copies partition settings, with another size and spare room of the buckets.
 pub(super) fn with_capacity(
     settings: &PartitionSettings,
     bucket_rules: usize,

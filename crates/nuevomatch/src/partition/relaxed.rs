@@ -33,6 +33,7 @@ struct RangeNode {
     high: u32,
     /// The position of the first rule of the subtree, in the order of ranges.
     first: u32,
+    /// The position after the last rule of the subtree.
     end: u32,
     /// The position of the parent node; for a root, its own position.
     parent: u32,

@@ -39,6 +39,7 @@ pub(crate) fn knots(points: &[TrainingPoint]) -> Vec<TrainingPoint> {
     chosen.into_iter().map(|index| points[index]).collect()
 }
 
+/// A point, and its distance from a line.
 #[derive(Clone, Copy, Debug)]
 struct FarthestPoint {
     distance: f64,

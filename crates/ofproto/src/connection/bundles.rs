@@ -29,6 +29,7 @@ use crate::{
 /// The bundles of one connection.
 #[derive(Debug)]
 pub(super) struct Bundles {
+    /// The open bundles.
     open: BTreeMap<BundleId, OpenBundle>,
     messages_count: usize,
     /// Total number of bytes of the messages of all open bundles.

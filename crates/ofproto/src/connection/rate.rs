@@ -50,6 +50,7 @@ pub struct WarningRate([Mutex<RateWindow>; KINDS]);
 #[derive(Debug, Default)]
 struct RateWindow {
     began: Time,
+    /// Number of warnings since `began`.
     count: u32,
     /// Time of the last warning.
     last: Option<Time>,

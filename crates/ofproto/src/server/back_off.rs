@@ -8,6 +8,7 @@ use std::time::Duration;
 /// peer that completes the handshake and closes at once is retried as rarely as an absent peer.
 #[derive(Debug)]
 pub(super) struct BackOff {
+    /// The last delay.
     last: Duration,
 }
 

@@ -24,6 +24,7 @@ pub(super) struct Registry(Mutex<ConnectionTable>);
 #[derive(Debug, Default)]
 struct ConnectionTable {
     by_number: BTreeMap<u64, ConnectionStatus>,
+    /// The number of the next connection.
     next: u64,
     /// Packet-ins of connections that have ended.
     past_packet_ins: PacketInCounts,
@@ -34,6 +35,7 @@ struct ConnectionTable {
 pub(super) struct RegistryEntry<'a> {
     registry: &'a Registry,
     number: u64,
+    /// The last status of the connection.
     last: Status,
 }
 

@@ -177,6 +177,7 @@ fn any_bundlable() -> impl Strategy<Value = Message> {
     ]
 }
 
+/// All commands of a bundle message.
 const BUNDLE_COMMANDS: &[BundleCommand] = &[
     BundleCommand::Open,
     BundleCommand::Opened,
@@ -188,6 +189,7 @@ const BUNDLE_COMMANDS: &[BundleCommand] = &[
     BundleCommand::Discarded,
 ];
 
+/// All reasons of a port status message.
 const PORT_REASONS: &[PortStatusReason] =
     &[PortStatusReason::Add, PortStatusReason::Delete, PortStatusReason::Modify];
 

@@ -26,6 +26,7 @@ pub(crate) struct PartWriter {
     codec: Codec,
     /// A message without entries.
     empty: Vec<u8>,
+    /// The message that is being filled.
     part: Vec<u8>,
 }
 

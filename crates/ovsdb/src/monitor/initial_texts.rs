@@ -37,6 +37,7 @@ pub(super) struct MonitoredPart {
 /// The texts of the rows of one table.
 #[derive(Debug)]
 struct TableTexts {
+    /// The monitored columns.
     part: MonitoredPart,
     /// One text for each part of the table.
     parts: Vec<PartText>,

@@ -16,6 +16,7 @@ pub enum AtomType {
 }
 
 impl AtomType {
+    /// All atomic types.
     const ALL: [Self; 5] = [Self::Integer, Self::Real, Self::Boolean, Self::String, Self::Uuid];
 
     /// Returns the name of the type in the protocol.

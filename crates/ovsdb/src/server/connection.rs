@@ -40,6 +40,7 @@ use crate::framing::JsonFramer;
 pub(super) struct Connections {
     events: mpsc::Sender<ServerEvent>,
     limits: ServerLimits,
+    /// The number of the next client.
     next: AtomicU64,
     /// One permit for each client.
     clients: Arc<Semaphore>,

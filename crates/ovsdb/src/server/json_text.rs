@@ -10,6 +10,7 @@ use crate::value::RowUuid;
 /// The rest of a JSON text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonText<'a> {
+    /// The part that is not parsed yet.
     rest: &'a str,
 }
 

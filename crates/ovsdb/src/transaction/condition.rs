@@ -126,6 +126,7 @@ impl Clause {
 }
 
 impl ConditionFunction {
+    /// All functions of conditions.
     const ALL: [Self; 8] = [
         Self::Less,
         Self::AtMost,

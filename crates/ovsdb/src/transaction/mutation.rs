@@ -38,6 +38,7 @@ pub enum Mutator {
 }
 
 impl Mutator {
+    /// All mutators.
     const ALL: [Self; 7] = [
         Self::Add,
         Self::Subtract,

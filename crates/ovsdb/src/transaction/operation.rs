@@ -21,10 +21,12 @@ use crate::{
 
 /// The state of a transaction between its operations.
 pub(super) struct Executor<'a, 'b> {
+    /// The rows that the operations have changed.
     pub(super) set: WorkingSet<'a>,
     pub(super) symbols: SymbolTable<'b>,
     pub(super) access: DatabaseAccess,
     pub(super) owns_lock: &'b dyn Fn(&str) -> bool,
+    /// The time that the transaction has waited.
     pub(super) waited: Duration,
     pub(super) durable: bool,
     pub(super) comments: Vec<String>,

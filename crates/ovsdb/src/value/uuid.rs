@@ -77,6 +77,7 @@ const DIGITS: [u8; 16] = *b"0123456789abcdef";
 #[derive(Clone, Debug)]
 pub struct UuidGenerator {
     seed: [u8; 20],
+    /// The number of the next UUID.
     next: u64,
 }
 

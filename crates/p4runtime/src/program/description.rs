@@ -148,6 +148,7 @@ pub const fn key_fields() -> &'static [KeyField] {
     KEY
 }
 
+/// The key fields of every table, by id.
 const KEY: &[KeyField] = &[
     key_field(1, "tag", TAG_WIDTH, MatchKind::Exact, FieldSource::Tag),
     key_field(2, "in_port", 16, MatchKind::Ternary, FieldSource::InPort),
@@ -279,6 +280,7 @@ const TRANSPORT: &[usize] = &[12, 13];
 /// Positions of all fields in the key that an action can write.
 const ALL: &[usize] = &[2, 3, 5, 6, 7, 9, 10, 12, 13, 15, 16];
 
+/// The actions of every table, by id.
 const ACTIONS: &[ActionSpec] = &[
     action(1, "next", &[], Disposition::Next),
     action(2, "forward", &[], Disposition::Forward),

@@ -22,6 +22,7 @@ pub fn p4info_text(info: &P4Info) -> String {
 /// The text so far, and the indentation level.
 struct TextWriter(String, usize);
 
+/// The result of writing text.
 type WriteResult = Result<(), fmt::Error>;
 
 impl TextWriter {

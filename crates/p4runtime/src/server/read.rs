@@ -35,6 +35,7 @@ use crate::{
 pub(super) struct ReadQuery {
     entry: TableEntry,
     kind: QueryKind,
+    /// The position of the next entry; `None` at the end.
     next: Option<QueryPosition>,
 }
 

@@ -131,7 +131,9 @@ struct Branches {
 
 /// A number that changes linearly from the first bit of an address to the last.
 struct LinearTrend {
+    /// The number at the first bit.
     first: f64,
+    /// The number at the last bit.
     last: f64,
 }
 
@@ -253,6 +255,7 @@ const TCP: u8 = 6;
 /// Value and mask of TCP flags with SYN and without ACK.
 const SYN_ONLY: (u16, u16) = (0x0002, 0x0012);
 
+/// The shares of access control lists.
 const ACL: Profile = Profile {
     scale: SCALE,
     protocols: &[
@@ -294,6 +297,7 @@ const ACL: Profile = Profile {
     correlated: 20,
 };
 
+/// The shares of firewall rules.
 const FIREWALL: Profile = Profile {
     scale: SCALE,
     protocols: &[
@@ -331,6 +335,7 @@ const FIREWALL: Profile = Profile {
     correlated: 24,
 };
 
+/// The shares of IP chains.
 const IPC: Profile = Profile {
     scale: SCALE,
     protocols: &[
@@ -379,6 +384,7 @@ const IPC: Profile = Profile {
     correlated: 24,
 };
 
+/// The shares of OpenFlow rules.
 const OPENFLOW: Profile = Profile {
     scale: 10_000,
     protocols: &[

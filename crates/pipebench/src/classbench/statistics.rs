@@ -20,6 +20,7 @@ pub enum FilterField {
 }
 
 impl FilterField {
+    /// All fields of a filter.
     const ALL: [Self; 5] = [
         Self::Source,
         Self::Destination,

@@ -120,8 +120,8 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
     line("pairs of prefix lengths", count(statistics.address_pairs), |set| {
         set.address_pairs.into()
     });
-    line("masks, with each port range as its own", count(statistics.masks), |set| set.masks.into());
-    line("masks, port ranges as any port", count(statistics.masks_without_ranges), |set| {
+    line("masks, if each port range is one", count(statistics.masks), |set| set.masks.into());
+    line("masks, if port ranges match any port", count(statistics.masks_without_ranges), |set| {
         set.masks_without_ranges.into()
     });
     line("masked matches per filter", statistics.expansion, |set| set.expansion);

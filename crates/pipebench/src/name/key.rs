@@ -198,7 +198,9 @@ pub const KEYS: &[NameKey] = &[
 
 /// Maximum number of flows in a workload.
 pub(super) const FLOWS_MAX: u32 = 10_000_000;
+/// Maximum number of rules in a workload.
 const RULES_MAX: u32 = 1_000_000;
+/// Maximum rate in a workload.
 const RATE_MAX: u32 = 1_000_000_000;
 /// Minimum time between two updates.
 const PERIOD_MIN_MS: u32 = 1;

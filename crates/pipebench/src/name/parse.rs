@@ -25,6 +25,7 @@ impl FromStr for WorkloadName {
 
 /// A mistake in a name: the problem, its position, and a suggestion.
 struct NameMistake {
+    /// Offset of the mistake in the name.
     at: usize,
     problem: NameProblem,
     /// Length of the wrong part, and its replacement.
@@ -34,6 +35,7 @@ struct NameMistake {
 /// A part of a name, and its offset in the name.
 #[derive(Clone, Copy)]
 struct NamePart<'a> {
+    /// Offset of the part in the name.
     at: usize,
     text: &'a str,
 }

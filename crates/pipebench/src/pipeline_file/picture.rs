@@ -57,7 +57,9 @@ const TITLE_CHARACTER_WIDTH: usize = 8;
 const COLUMN: usize = 260;
 /// Distance between the upper edges of two boxes, one above the other.
 const ROW: usize = 86;
+/// Width of the box of a table.
 const BOX_WIDTH: usize = 190;
+/// Height of the box of a table.
 const BOX_HEIGHT: usize = 44;
 /// Maximum number of characters of a line in a box.
 const LINE_MAX: usize = 36;

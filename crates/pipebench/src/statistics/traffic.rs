@@ -37,6 +37,7 @@ struct OverlapCounts {
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowPackets {
     packets: u32,
+    /// Time of the last packet.
     last: u64,
 }
 

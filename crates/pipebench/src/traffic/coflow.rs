@@ -118,7 +118,9 @@ struct Maker<'a> {
     machines: Zipf,
     /// The racks of the current coflow; `None` without a trace.
     recorded: Option<&'a RecordedCoflow>,
+    /// The flows that were generated.
     seen: HashSet<(Endpoints, u16), foldhash::fast::FixedState>,
+    /// Number of flows to generate.
     wanted: u32,
 }
 

@@ -28,6 +28,7 @@ pub(super) struct CoflowPairs<'a> {
     sources: Vec<(u32, u16)>,
     /// The service of each reducer, with its port.
     destinations: Vec<(u32, u16)>,
+    /// The position of the next pair.
     next: usize,
 }
 

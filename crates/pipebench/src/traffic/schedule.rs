@@ -128,8 +128,10 @@ pub struct Schedule {
     tick_stream: RandomStream,
     gaps: (GapSampler, RandomStream),
     lengths: (LengthSampler, RandomStream),
+    /// Time of the last packet.
     time_ns: f64,
     is_first: bool,
+    /// Number of packets to return.
     left: u64,
     active_max: usize,
 }
@@ -137,8 +139,10 @@ pub struct Schedule {
 /// An active flow, ordered by its next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Active {
+    /// The tick of the next packet.
     tick: u64,
     flow: u32,
+    /// Number of packets of the flow to send.
     left: u32,
     /// Start of the slot after the next packet.
     from: u64,

@@ -20,12 +20,17 @@ use crate::{
 
 /// The capture file if all packets have one ingress port.
 pub const PACKETS_FILE: &str = "packets.pcap";
+/// Name of the file of rules.
 const RULES_FILE: &str = "rules.txt";
+/// Name of the file of flows.
 const FLOWS_FILE: &str = "flows.csv";
+/// Name of the file of rule changes.
 const UPDATES_FILE: &str = "updates.txt";
 /// Name of the script that plays the updates.
 const PLAYER_FILE: &str = "play-updates.sh";
+/// Name of the file that describes the workload.
 const MANIFEST_FILE: &str = "manifest.json";
+/// Name of the file that explains the others.
 const README_FILE: &str = "README.md";
 /// Name of this program in the manifest.
 const GENERATOR: &str = "pipebench";

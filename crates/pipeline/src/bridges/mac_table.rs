@@ -53,6 +53,7 @@ pub struct MacEntry {
     pub port: PortNo,
     /// Time when a host announced the address on the port, for [`ANNOUNCED_FOR`].
     announced: Option<Time>,
+    /// Time of the last frame with the address as source.
     seen: AtomicU64,
 }
 

@@ -33,9 +33,9 @@ pub(crate) struct PortTable {
 /// Ports on which multicast packets leave unconditionally.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FloodedPorts {
-    /// The ports for packets.
+    /// The ports that send every multicast packet.
     pub(crate) packets: Vec<PortNo>,
-    /// The ports for reports of hosts.
+    /// The ports that send the IGMP and MLD reports of hosts.
     pub(crate) reports: Vec<PortNo>,
 }
 

@@ -123,6 +123,7 @@ struct InternedContinuations {
     by_id: BTreeMap<u32, Weak<Continuation>>,
     /// Ids by hash of the content, possibly of continuations that are gone.
     by_content: BTreeMap<u64, Vec<u32>>,
+    /// The last id that was given.
     last: u32,
     /// Number of ids at which the ids of dropped continuations are removed.
     sweep_at: usize,

@@ -210,6 +210,7 @@ pub enum GroupModError {
 /// Counters of a group and of its buckets.
 #[derive(Debug, Default)]
 pub struct GroupStats {
+    /// The packets that entered the group.
     total: PacketCount,
     buckets: Box<[PacketCount]>,
 }

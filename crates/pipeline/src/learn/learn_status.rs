@@ -61,6 +61,7 @@ enum Learner {
 /// Number of learners of a bridge.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct LearnerCounts {
+    /// Number of rules and groups of the bridge that learn.
     own: usize,
     patches: usize,
 }

@@ -33,7 +33,9 @@ pub struct TokenBucket {
     burst: u64,
 }
 
+/// Number of ticks of a bucket in a nanosecond.
 const TICKS_PER_NANOSECOND: u64 = 32;
+/// Number of ticks of a bucket in a second.
 const TICKS_PER_SECOND: u64 = TICKS_PER_NANOSECOND * 1_000_000_000;
 /// The longest time that a bucket takes to fill: four and a half years.
 const BURST_MAX: u64 = 1 << 62;

@@ -179,6 +179,7 @@ impl Pipeline {
 /// The requests of a change, with the position of the last request taken.
 struct NumberedRequests<I> {
     requests: I,
+    /// The position of the last request taken.
     last: Option<usize>,
 }
 

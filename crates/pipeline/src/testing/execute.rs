@@ -189,6 +189,7 @@ fn remark(frame: &mut Frame, levels: u8) {
 }
 
 fn change(action: &DatapathAction, frame: &mut Frame) {
+    /// The word of a key that has the VLAN tags.
     const VLAN: usize = word::VLAN as usize;
     let vlan = frame.view().words()[VLAN];
     match action {

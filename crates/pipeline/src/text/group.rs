@@ -175,7 +175,7 @@ impl<'a> GroupDraft<'a> {
                 self.basis = Some((item.name, parse_as(value, "a basis", u64::MAX)?));
             }
             "fields" => self.fields = Some((item.name, parse_hash_fields(value)?)),
-            _ => return Err(item.name.bad("group", FORM)),
+            _ => return Err(item.name.bad("group", GROUP_FORM)),
         }
         Ok(())
     }
@@ -224,6 +224,7 @@ impl<'a> GroupDraft<'a> {
 
 /// A bucket with the items read so far.
 struct BucketDraft<'a> {
+    /// The text of the bucket.
     at: TextSlice<'a>,
     id: Option<u32>,
     weight: Option<(TextSlice<'a>, u16)>,
@@ -352,4 +353,6 @@ const KINDS: [(&str, GroupKind); 5] = [
 ];
 /// The highest number of a bucket (`OFPG_BUCKET_MAX`).
 const BUCKET_MAX: u32 = 0xffff_ff00;
-const FORM: &str = "group_id=ID,type=KIND,selection_method=METHOD,bucket=weight:WEIGHT,ACTIONS,..";
+/// The form of a group, for error messages.
+const GROUP_FORM: &str =
+    "group_id=ID,type=KIND,selection_method=METHOD,bucket=weight:WEIGHT,ACTIONS,..";

@@ -100,6 +100,7 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// All instructions, in the order of OpenFlow.
     const ALL: [Self; 5] = [Self::Apply, Self::Clear, Self::Write, Self::Metadata, Self::Goto];
 
     /// Returns the name of the instruction.

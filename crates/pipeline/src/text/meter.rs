@@ -77,7 +77,9 @@ struct MeterDraft<'a> {
 
 /// A band with the items read so far.
 struct BandDraft<'a> {
+    /// The text of the band.
     at: TextSlice<'a>,
+    /// True for `dscp_remark`, false for `drop`.
     remarks: bool,
     rate: Option<u32>,
     burst_size: Option<(TextSlice<'a>, u32)>,
@@ -122,7 +124,7 @@ impl<'a> MeterDraft<'a> {
                 self.stats = true;
                 item.no_argument("stats")
             }
-            _ => Err(item.name.bad("meter", FORM)),
+            _ => Err(item.name.bad("meter", METER_FORM)),
         }
     }
 
@@ -217,5 +219,8 @@ impl BandDraft<'_> {
     }
 }
 
-const FORM: &str = "meter=ID,kbps or pktps,burst,stats,bands=type=drop,rate=RATE,burst_size=SIZE";
+/// The form of a meter, for error messages.
+const METER_FORM: &str =
+    "meter=ID,kbps or pktps,burst,stats,bands=type=drop,rate=RATE,burst_size=SIZE";
+/// The form of a band, for error messages.
 const BAND_FORM: &str = "type=drop,rate=RATE or type=dscp_remark,rate=RATE,prec_level=LEVELS";

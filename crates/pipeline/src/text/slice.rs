@@ -14,6 +14,7 @@ use super::{RuleTextError, RuleTextProblem};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextSlice<'a> {
     text: &'a str,
+    /// Offset of the slice in the whole text.
     start: usize,
 }
 
@@ -138,6 +139,7 @@ impl<'a> Item<'a> {
 /// Iterator over the items of a [`TextSlice`].
 #[derive(Debug)]
 pub(super) struct Items<'a> {
+    /// The part after the returned items.
     rest: TextSlice<'a>,
 }
 

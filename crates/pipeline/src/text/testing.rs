@@ -137,6 +137,7 @@ pub fn assert_meter_reads_back(request: &MeterMod) {
     assert_eq!(parse_meter_mod(request.command, &text).as_ref(), Ok(request), "{text}");
 }
 
+/// All commands of a flow-mod.
 const COMMANDS: [FlowModCommand; 5] = [
     FlowModCommand::Add,
     FlowModCommand::Modify,

@@ -53,6 +53,7 @@ pub(crate) enum RuleSelection {
 
 /// A pending new revision of a rule.
 struct RevisionRequest {
+    /// The rule to replace.
     old: Arc<Rule>,
     instructions: Arc<Instructions>,
     /// The new cookie; `None` keeps the cookie of the rule.

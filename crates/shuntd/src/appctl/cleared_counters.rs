@@ -13,6 +13,7 @@ use shunt_switch::{LearnedTotals, PacketThreadCounters};
 #[derive(Default)]
 pub(super) struct ClearedCounters(Mutex<CountersAtClear>);
 
+/// The counters at the time of the last clear.
 #[derive(Default)]
 struct CountersAtClear {
     /// Counters of packet threads, by number of the thread.

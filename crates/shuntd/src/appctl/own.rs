@@ -307,6 +307,7 @@ async fn why(methods: &DaemonMethods, arguments: &[String]) -> Result<String, St
     json(&explanation.map_err(|error| with_entries(&error))?)
 }
 
+/// The error of a capture that does not run.
 const NO_CAPTURE: &str = "no such capture: it ended, or never started";
 
 /// Returns the first argument; the table of commands guarantees that it exists.

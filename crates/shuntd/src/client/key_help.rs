@@ -77,13 +77,16 @@ const WIDTH_MAX: usize = 100;
 /// Number of spaces before the columns of a table.
 const SPACES: usize = 8;
 
+/// The names of the columns.
 const HEADER: KeyRow = ["KEY", "VALUES", "DEFAULT", "MEANING"];
 
+/// The keys of a bridge that `set-br` cannot change.
 const BRIDGE_START_ROWS: &[KeyRow] = &[
     ["local", "none|tap", "none", "tap: a TAP device for the host"],
     ["mtu", "68 to 65535", "0", "MTU of the TAP device; 0: not changed"],
 ];
 
+/// The keys of a bridge.
 const BRIDGE_ROWS: &[KeyRow] = &[
     ["controllers", "tcp:IP[:PORT],..", "(none)", "controllers to connect to"],
     ["listen", "ptcp:[PORT[:IP]],..", "(none)", "addresses at which controllers connect"],
@@ -130,6 +133,7 @@ const BRIDGE_ROWS: &[KeyRow] = &[
     ["ipfix.cache_max_flows", "0 to 1048576", "0", "maximum unreported flows; 0: no flows"],
 ];
 
+/// The keys about the VLANs of a port.
 const VLAN_ROWS: &[KeyRow] = &[
     ["vlan_mode", "access", "(with a tag)", "untagged frames, which are in the VLAN `tag`"],
     ["", "trunk", "(without)", "tagged frames of the VLANs in `trunks`"],
@@ -148,6 +152,7 @@ const VLAN_ROWS: &[KeyRow] = &[
     ["mcast_snooping_flood_reports", "true|false", "false", "the port receives all reports"],
 ];
 
+/// The keys about the policing of a port.
 const POLICING_ROWS: &[KeyRow] = &[
     ["ingress_policing_rate", "N", "0", "kilobits per second; 0: no limit"],
     ["ingress_policing_burst", "N", "0", "burst in kilobits; 0 means 8000"],
@@ -155,6 +160,7 @@ const POLICING_ROWS: &[KeyRow] = &[
     ["ingress_policing_kpkts_burst", "N", "0", "burst in thousands of packets; 0 means 16"],
 ];
 
+/// The keys about the QoS of a port.
 const QOS_ROWS: &[KeyRow] = &[
     ["type", "linux-noop", "linux-noop", "no limit"],
     ["", "linux-htb", "", "delays packets above `max_rate`, in queues"],
@@ -168,6 +174,7 @@ const QOS_ROWS: &[KeyRow] = &[
     ["cbs", "BYTES", "(required)", "egress-policer: bytes of a burst"],
 ];
 
+/// The keys about the BFD session of a port.
 const BFD_ROWS: &[KeyRow] = &[
     ["enable", "true|false", "true", "false: the port has no session"],
     ["min_tx_ms", "1 to 4294967", "100", "minimum time between two sent packets"],
@@ -185,6 +192,7 @@ const BFD_ROWS: &[KeyRow] = &[
     ["dst_ip", "IP", "169.254.1.0", "destination address of sent packets"],
 ];
 
+/// The keys of a bond.
 const BOND_ROWS: &[KeyRow] = &[
     ["members", "PORT,PORT..", "(required)", "ports of the bond, at least two"],
     ["mode", "active-backup", "active-backup", "the active member sends"],
@@ -212,6 +220,7 @@ const BOND_ROWS: &[KeyRow] = &[
     ["qinq_ethtype", "802.1ad|802.1q", "802.1ad", "type of the service tag of all members"],
 ];
 
+/// The keys of a mirror.
 const MIRROR_ROWS: &[KeyRow] = &[
     ["select_all", "true|false", "false", "packets that arrive or leave on any port"],
     ["select_src_port", "PORT,..", "(none)", "packets that arrive on these ports"],

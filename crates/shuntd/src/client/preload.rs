@@ -39,6 +39,7 @@ pub(crate) struct PreloadRequest<'a> {
 /// Limits of one call: number of flows,
 /// and bytes unless the call has a single flow.
 const FLOWS_PER_CALL: usize = 1024;
+/// Maximum number of bytes of flows in one call.
 const BYTES_PER_CALL: usize = 65_536;
 
 /// Maximum time to wait for packet threads that do not handle any flow.

@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 /// Observes the progress of the threads of a switch.
 pub(super) struct HealthMonitor {
     switch: Arc<Switch>,
+    /// Time from which progress is measured.
     start: Instant,
     progress: std::sync::Mutex<ProgressLog>,
     /// Number of replies of the eviction thread.

@@ -13,6 +13,7 @@ use super::{
     text::{Labels, Metric, MetricsText},
 };
 
+/// The metrics of a bridge.
 const BRIDGE: [Metric<BridgeStatus>; 2] = [
     ("shunt_bridge_rules", "gauge", "Rules in all tables of a bridge.", |own| own.rules.into()),
     (
@@ -23,6 +24,7 @@ const BRIDGE: [Metric<BridgeStatus>; 2] = [
     ),
 ];
 
+/// The metrics of a port.
 const PORT: [Metric<BridgePortStatus>; 5] = [
     ("shunt_port_up", "gauge", "1 if the port is open and its link is up, else 0.", |own| {
         u64::from(own.link == "up").into()
@@ -39,6 +41,7 @@ const PORT: [Metric<BridgePortStatus>; 5] = [
     ("shunt_port_sent_bytes_total", "counter", "Bytes sent on a port.", |own| own.tx_bytes.into()),
 ];
 
+/// The metrics of the BFD session of a port.
 const PORT_BFD: [Metric<BfdPortStatus>; 6] = [
     ("shunt_port_bfd_up", "gauge", "1 if the BFD session of a port is up, else 0.", |own| {
         u64::from(own.session.state == BfdState::Up).into()
@@ -72,6 +75,7 @@ const PORT_BFD: [Metric<BfdPortStatus>; 6] = [
     ),
 ];
 
+/// The metrics of a member of a bond.
 const BOND_MEMBER: [Metric<BondMemberStatus>; 2] = [
     ("shunt_bond_member_enabled", "gauge", "1 if a member of a bond is enabled, else 0.", |own| {
         u64::from(own.enabled).into()
@@ -84,6 +88,7 @@ const BOND_MEMBER: [Metric<BondMemberStatus>; 2] = [
     ),
 ];
 
+/// The metrics of a member of a bond with LACP.
 const BOND_MEMBER_LACP: [Metric<BondMemberLacpStatus>; 5] = [
     (
         "shunt_bond_member_lacp_current",
@@ -117,6 +122,7 @@ const BOND_MEMBER_LACP: [Metric<BondMemberLacpStatus>; 5] = [
     ),
 ];
 
+/// The metrics of a mirror.
 const MIRROR: [Metric<MirrorStatus>; 2] = [
     ("shunt_mirror_packets_total", "counter", "Packets that a mirror copied.", |own| {
         own.tx_packets.into()
@@ -129,6 +135,7 @@ const MIRROR: [Metric<MirrorStatus>; 2] = [
     ),
 ];
 
+/// The metrics of multicast snooping on a bridge.
 const MULTICAST: [Metric<MulticastStatus>; 6] = [
     (
         "shunt_bridge_multicast_groups",
@@ -168,6 +175,7 @@ const MULTICAST: [Metric<MulticastStatus>; 6] = [
     ),
 ];
 
+/// The metrics of a table.
 const TABLE: [Metric<FlowTableStatus>; 3] = [
     (
         "shunt_table_rules",

@@ -4,6 +4,7 @@ use shunt_switch::{DropStatus, PacketInOutcomes, PortDropStatus};
 
 use super::text::{Metric, MetricsText};
 
+/// The metrics of all packets of a switch.
 const PACKETS: [Metric<DropStatus>; 6] = [
     ("shunt_injected_packets_total", "counter", "Packet-outs of controllers.", |own| {
         own.injected.into()

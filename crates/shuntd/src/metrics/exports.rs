@@ -4,6 +4,7 @@ use shunt_switch::{BridgeStatus, CollectorSetStatus, IpfixStatus, NetflowStatus,
 
 use super::text::{Metric, MetricsText};
 
+/// The metrics of sFlow on a bridge.
 const SFLOW: [Metric<SflowStatus>; 4] = [
     ("shunt_sflow_samples_total", "counter", "Packets that sFlow sampled on a bridge.", |own| {
         own.samples.into()
@@ -28,6 +29,7 @@ const SFLOW: [Metric<SflowStatus>; 4] = [
     ),
 ];
 
+/// The metrics of NetFlow on a bridge.
 const NETFLOW: [Metric<NetflowStatus>; 5] = [
     (
         "shunt_netflow_active_flows",
@@ -62,6 +64,7 @@ const NETFLOW: [Metric<NetflowStatus>; 5] = [
     ),
 ];
 
+/// The metrics of IPFIX on a bridge.
 const IPFIX: [Metric<IpfixStatus>; 7] = [
     (
         "shunt_ipfix_active_flows",
@@ -104,6 +107,7 @@ const IPFIX: [Metric<IpfixStatus>; 7] = [
     ),
 ];
 
+/// The metrics of a set of IPFIX collectors.
 const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
     (
         "shunt_collector_set_active_flows",

@@ -7,6 +7,7 @@ use shunt_switch::{
 
 use super::text::Metric;
 
+/// The metrics of evictions.
 pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     ("shunt_eviction_engine_bytes", "gauge", "Approximate memory of the eviction engine.", |own| {
         own.engine_bytes.into()
@@ -80,6 +81,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     ),
 ];
 
+/// The metrics of the caches.
 pub(super) const CACHES: [Metric<CacheStatus>; 17] = [
     ("shunt_received_packets_total", "counter", "Packets received.", |own| own.received.into()),
     (
@@ -164,6 +166,7 @@ pub(super) const CACHES: [Metric<CacheStatus>; 17] = [
     ),
 ];
 
+/// The metrics of the chain of Gigaflow stages.
 pub(super) const CHAIN: [Metric<GigaflowStatus>; 9] = [
     (
         "shunt_gigaflow_hits_total",
@@ -208,6 +211,7 @@ pub(super) const CHAIN: [Metric<GigaflowStatus>; 9] = [
     ),
 ];
 
+/// The metrics of a stage.
 pub(super) const STAGE: [Metric<StageStatus>; 3] = [
     ("shunt_gigaflow_stage_entries", "gauge", "LTM entries in a stage.", |own| own.entries.into()),
     (
@@ -224,6 +228,7 @@ pub(super) const STAGE: [Metric<StageStatus>; 3] = [
     ),
 ];
 
+/// The metrics of the rule-space coverage.
 pub(super) const RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     (
         "shunt_gigaflow_rule_space",
@@ -245,6 +250,7 @@ pub(super) const RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     ),
 ];
 
+/// The metrics of a NIC.
 pub(super) const NIC: [Metric<NicStatus>; 13] = [
     (
         "shunt_nic_connected",
@@ -315,6 +321,7 @@ pub(super) const NIC: [Metric<NicStatus>; 13] = [
     ),
 ];
 
+/// The metrics of the rule-space coverage of a NIC.
 pub(super) const NIC_RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     (
         "shunt_nic_rule_space",
@@ -336,6 +343,7 @@ pub(super) const NIC_RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     ),
 ];
 
+/// The metrics of the operations on a NIC.
 pub(super) const NIC_OPERATIONS: [Metric<OperationsStatus>; 5] = [
     (
         "shunt_nic_pending_operations",
@@ -363,6 +371,7 @@ pub(super) const NIC_OPERATIONS: [Metric<OperationsStatus>; 5] = [
     ),
 ];
 
+/// The metrics of the packets of the embedded NIC.
 pub(super) const NIC_TRAFFIC: [Metric<NicTraffic>; 5] = [
     ("shunt_nic_received_packets_total", "counter", "Packets received by the NIC.", |own| {
         own.received.into()
@@ -393,6 +402,7 @@ pub(super) const NIC_TRAFFIC: [Metric<NicTraffic>; 5] = [
     ),
 ];
 
+/// The metrics of a stage of a NIC.
 pub(super) const NIC_STAGE: [Metric<StageFill>; 2] = [
     ("shunt_nic_stage_entries", "gauge", "LTM entries in a stage.", |own| own.entries.into()),
     ("shunt_nic_stage_entries_max", "gauge", "Maximum number of LTM entries in a stage.", |own| {

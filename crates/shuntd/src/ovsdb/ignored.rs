@@ -137,10 +137,13 @@ static COLUMNS: [IgnoredColumn; 24] = [
     column("Manager", "connection_mode", is_in_band, NO_IN_BAND),
 ];
 
+/// The reason to ignore settings of in-band control.
 const NO_IN_BAND: &str = "there is no in-band control: the host reaches it by routes of its own";
 
+/// The reason to ignore a rate limit of packet-ins.
 const NO_PACKET_IN_LIMIT: &str = "packet-ins have no rate limit of their own: limit them by a meter with the rule that sends them";
 
+/// The reason to ignore settings of spanning trees.
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 

@@ -221,7 +221,9 @@ impl Reconciler {
 struct Pass {
     /// The ports that were compared.
     scope: PortScope,
+    /// The state of the switch before the pass.
     present: DesiredState,
+    /// The state that the rows describe.
     wanted: DesiredState,
     report: ApplyReport,
     /// True if other clients changed ports during all earlier attempts.

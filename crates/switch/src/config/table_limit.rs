@@ -11,6 +11,7 @@ use crate::error::SwitchError;
 #[cfg(target_pointer_width = "64")]
 const RANGE: &str = "TABLE:RULES, TABLE:RULES:refuse or TABLE:RULES:evict, once for each table, with \
                      TABLE from 0 to 253 and RULES from 0 to 18446744073709551615";
+/// The form of a limit, for error messages.
 #[cfg(not(target_pointer_width = "64"))]
 const RANGE: &str = "TABLE:RULES, TABLE:RULES:refuse or TABLE:RULES:evict, once for each table, with \
                      TABLE from 0 to 253 and RULES from 0 to 4294967295";

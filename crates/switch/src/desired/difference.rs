@@ -143,7 +143,9 @@ fn difference_of_unique(
 
 /// The bridges of two states, by name.
 struct BridgePairs<'a> {
+    /// The bridges of the present state.
     old: BTreeMap<&'a str, &'a DeclaredBridge>,
+    /// The bridges of the desired state.
     new: BTreeMap<&'a str, &'a DeclaredBridge>,
     policy: ApplyPolicy,
 }

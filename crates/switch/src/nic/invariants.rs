@@ -42,6 +42,7 @@ const BRIDGE: BridgeId = generate::BRIDGES[0];
 /// Tag of a packet that enters the NIC.
 const START: Tag = Tag::new(0);
 
+/// A device with faults, which the test also reads.
 type SharedDevice = Arc<Mutex<Chaos<SoftwareDevice>>>;
 
 /// A device for tests, of which the test can read the entries.

@@ -68,6 +68,7 @@ pub(crate) const EVENTS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct ChangedPorts {
     ports: Mutex<BTreeSet<(BridgeId, PortNo)>>,
+    /// Notified when a port is added.
     came: Notify,
     /// Receivers of all changes, also of changes that controllers do not see.
     receivers: Mutex<Vec<Weak<StatusChanges>>>,
@@ -84,6 +85,7 @@ pub struct PortChanges(Arc<StatusChanges>);
 #[derive(Debug, Default)]
 struct StatusChanges {
     ports: Mutex<StatusPorts>,
+    /// Notified when a port is added.
     came: Notify,
 }
 
@@ -129,6 +131,7 @@ impl PortChanges {
 #[derive(Default)]
 pub(crate) struct Removals {
     waiting: Mutex<Vec<RemovedRule>>,
+    /// Notified when a rule is added.
     came: Notify,
 }
 

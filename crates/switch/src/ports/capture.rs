@@ -35,11 +35,13 @@ const READ_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Captures {
     plane: Arc<DataPlane>,
     running: Mutex<HashMap<u64, RunningCapture>>,
+    /// The number of the last capture.
     last: Mutex<u64>,
 }
 
 /// A capture in progress.
 struct RunningCapture {
+    /// The packets to capture: of a port and direction, or drops.
     place: CapturePoint,
     readers: Vec<Consumer<Captured>>,
     /// Time of the last read.

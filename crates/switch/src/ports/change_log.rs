@@ -18,15 +18,20 @@ pub(crate) struct ChangeLog<E> {
 /// The lines of one owner since the start of its period.
 #[derive(Debug)]
 struct LoggedOwner<E> {
+    /// End of the period.
     end: Time,
+    /// Number of lines in the period.
     lines: u32,
+    /// The changes without a line, after the last allowed line.
     left_out: Option<UnloggedChanges<E>>,
 }
 
 /// The changes of one owner that have no log line yet.
 #[derive(Debug)]
 struct UnloggedChanges<E> {
+    /// Number of changes.
     count: u64,
+    /// The last of the changes.
     last: E,
     /// Times of the first and of the last of these changes.
     times: (Time, Time),

@@ -51,8 +51,11 @@ struct RuleShape {
 /// The first rule of a shape, and the number of rules with this shape so far.
 #[derive(Clone, Copy, Debug)]
 struct OpenSet {
+    /// The first rule of the shape.
     first: RuleId,
+    /// The value of the field in the first rule.
     value: u128,
+    /// Number of rules of the shape so far.
     count: usize,
 }
 

@@ -29,8 +29,10 @@ pub(crate) struct TraceContinuation {
 /// A formatter for lists of actions.
 pub(crate) struct Actions<'a> {
     bridges: &'a BridgeRegistry,
+    /// The continuations that the trace follows later.
     ahead: &'a mut VecDeque<TraceContinuation>,
     meters: Vec<Arc<Meter>>,
+    /// Notes on packets that an output does not deliver.
     undelivered: Vec<String>,
 }
 

@@ -238,7 +238,7 @@ fn reason_for_megaflow(noted: &NotedTraversal) -> Option<&'static str> {
     if !traversal.learnings.is_empty() {
         Some("not cached: the packet makes the switch learn")
     } else if traversal.error.is_some() {
-        Some("one megaflow: the translation reached a limit")
+        Some("one megaflow: the translation stopped at a limit, such as its depth")
     } else if traversal.actions.iter().any(DatapathAction::recirculates) {
         Some("one megaflow: the packet is recirculated")
     } else {

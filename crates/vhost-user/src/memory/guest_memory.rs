@@ -36,7 +36,9 @@ struct MappedRegion {
 /// The range is only a position: each access checks its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GuestRange {
+    /// The index of the region.
     region: usize,
+    /// Offset of the range in the region.
     start: usize,
     length: usize,
 }

@@ -42,6 +42,7 @@ struct Bucket {
     rows: [u32; FLOWS_PER_BUCKET],
 }
 
+/// Number of flows in a bucket, which fill a cache line.
 const FLOWS_PER_BUCKET: usize = 8;
 
 /// The signature of a position without a flow: the signatures of flows are odd.

@@ -123,6 +123,7 @@ fn removed_tag(auxiliary: &libc::tpacket_auxdata) -> Option<[u8; 4]> {
 
 /// Returns the VLAN tag that the kernel removed from a frame: its TPID and its TCI.
 pub(super) fn tag(status: u32, tpid: u16, tci: u16) -> Option<[u8; 4]> {
+    /// The tag type of a customer VLAN.
     const TPID_CUSTOMER: u16 = 0x8100;
     if status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;

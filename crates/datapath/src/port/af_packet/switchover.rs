@@ -79,6 +79,7 @@ pub(super) enum RxMode {
 }
 
 impl RxMode {
+    /// All modes, by number.
     const ALL: [Self; 4] = [Self::Socket, Self::ToRing, Self::Ring, Self::ToSocket];
 
     /// Returns whether the ring is the newer source.

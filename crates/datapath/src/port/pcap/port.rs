@@ -124,6 +124,7 @@ impl Port for Pcap {
 /// The frames of a file, in order.
 struct Replay {
     capture: Capture,
+    /// The position of the next frame.
     next: usize,
     repeat: Repeat,
 }

@@ -28,6 +28,7 @@ pub(super) struct TagRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ltm) struct MatchedEntry {
     pub(in crate::ltm) entry: LtmEntryRef,
+    /// The next tag of the packet, or the end.
     pub(in crate::ltm) next: Next,
     /// True if the rule of the entry rewrites headers.
     pub(in crate::ltm) rewrites: bool,

@@ -73,6 +73,7 @@ fn share(register: u8) -> f64 {
 
 /// Number of bits of a hash that select its register.
 const INDEX_BITS: u32 = 10;
+/// Number of registers of a sketch.
 const REGISTERS: usize = 1 << INDEX_BITS;
 
 #[cfg(test)]

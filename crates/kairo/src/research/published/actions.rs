@@ -139,6 +139,7 @@ fn next_step(action: &Action, here: TableId) -> NextStep {
 const VLAN: usize = word::VLAN as usize;
 /// The bits of the VLAN word that are set if the outer or the inner tag is present.
 const OUTER_PRESENT: u64 = 0x1000 << 32;
+/// The bit that is set if the packet has an inner VLAN tag.
 const INNER_PRESENT: u64 = 0x1000;
 /// The Ethernet type of a pushed VLAN tag, if the action does not set a type.
 const TAG_TYPE: u16 = 0x8100;

@@ -32,7 +32,9 @@ type MatchRow = Tup4<u16, u64, u32, PacketState>;
 /// A packet after the actions of a rule: its next table, its number and its state.
 type OnwardRow = Tup3<u8, u64, PacketState>;
 
+/// The packets at a table, added or removed in a step.
 type PacketStream = Stream<RootCircuit, OrdZSet<PacketRow>>;
+/// The rules of a table, by the fingerprint of their matches.
 type RulesByFingerprint = Stream<RootCircuit, OrdIndexedZSet<u64, RankedRule>>;
 type MatchRows = OrdIndexedZSet<u64, MatchRow>;
 

@@ -23,8 +23,11 @@ use super::{
 
 /// All packets that have watched entries.
 pub(super) struct TrackedPackets {
+    /// The packets by number.
     all: HashMap<u64, Tracked, FixedState>,
+    /// The number of the packet that made each entry.
     made_by: HashMap<EntryId, u64, FixedState>,
+    /// Number of packets that were added so far.
     count: u64,
     /// The numbers of packets to load. Some of the packets may be removed already.
     waiting: Vec<u64>,

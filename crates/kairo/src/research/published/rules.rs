@@ -34,6 +34,7 @@ pub(super) const MISS: (u16, u64, u32) = (0, 0, u32::MAX);
 
 /// The rules of all tables by number, without clauses of conjunctions.
 pub(crate) struct NumberedRules {
+    /// The rules by number; `None` for a free number.
     all: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
     by_id: HashMap<RuleId, u32, FixedState>,

@@ -310,7 +310,7 @@ fn put_aligned(out: &mut Vec<u8>, number: u32) {
     out.put_u32(number);
 }
 
-/// Writes the action of 32 bits if it has the key of the tunnel.
+/// Writes the action that sets a tunnel key; a large key needs 64 bits.
 fn put_tunnel(out: &mut Vec<u8>, id: u64) {
     match u32::try_from(id) {
         Ok(id) => nicira::experimenter(out, nx::SET_TUNNEL, |out| put_aligned(out, id)),

@@ -46,6 +46,7 @@ const REMAINDER_OF_LARGE_MAX: usize = 192;
 /// In larger tables, one rule in this number may be in the remainder.
 const RULES_PER_REMAINDER: usize = 512;
 
+/// The word of a key that has the Ethernet type.
 const ETH_TYPE: usize = FieldId::EthType.slot().word as usize;
 /// The bits of the Ethernet type in its word.
 const ETH_TYPE_BITS: u64 = 0xffff << FieldId::EthType.slot().shift;

@@ -21,6 +21,7 @@ const LENGTHS: std::ops::Range<u16> = 152..220;
 const MPLS: usize = word::MPLS as usize;
 /// Index of the word with the third label.
 const THIRD: usize = word::MPLS_PBB as usize;
+/// The bottom-of-stack bit of a label.
 const BOTTOM: u64 = 0x100;
 
 /// A packet, most often without labels, in a frame of random length.

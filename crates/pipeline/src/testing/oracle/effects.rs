@@ -77,6 +77,7 @@ pub enum Outcome {
 /// The content of a packet-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Punted {
+    /// The bridge and the table that sent the packet-in.
     pub(super) place: (BridgeId, TableId),
     pub(super) reason: PacketInReason,
     pub(super) cookie: Cookie,

@@ -74,6 +74,7 @@ pub(super) struct Walker<'w> {
     bridge: Option<BridgeId>,
     pub(super) table: TableId,
     pub(super) rule: Option<Arc<Rule>>,
+    /// The action set.
     pub(super) set: Vec<Action>,
     pub(super) stack: Vec<u128>,
     pub(super) passes: PacketPasses,

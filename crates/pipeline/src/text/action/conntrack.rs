@@ -272,8 +272,11 @@ fn format_range(range: &NatRange) -> String {
 /// The application protocols of `alg=`, with their transport ports.
 /// Connection tracking follows the connections of these protocols.
 const ALGS: [(&str, u16); 2] = [("ftp", 21), ("tftp", 69)];
+/// The form of a `ct` action, for error messages.
 const CT_FORM: &str = "ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)";
+/// The form of a `nat` action, for error messages.
 const NAT_FORM: &str = "nat, nat(src), nat(dst) or nat(src=ADDRESSES:PORTS,FLAGS), with the flags \
                         persistent, and hash or random";
+/// The form of a range of addresses and ports, for error messages.
 const RANGE_FORM: &str = "FIRST-LAST:PORT-PORT, the lower one first, IPv6 addresses with ports as \
                           [FIRST]-[LAST]:PORT-PORT";

@@ -97,7 +97,9 @@ pub(super) fn format_bundle(action: &BundleAction, ports: &dyn PortNames) -> Str
 
 /// The arguments of one action, taken one by one.
 struct Words<'a> {
+    /// The text of all arguments.
     whole: TextSlice<'a>,
+    /// The arguments that are not taken yet.
     items: Items<'a>,
     action: &'static str,
     form: &'static str,
@@ -183,6 +185,7 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
     names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
 }
 
+/// The sets of hashed fields by name.
 const FIELDS: [(&str, HashFields); 7] = [
     ("eth_src", HashFields::EthSrc),
     ("symmetric_l4", HashFields::SymmetricL4),
@@ -192,20 +195,25 @@ const FIELDS: [(&str, HashFields); 7] = [
     ("nw_dst", HashFields::NwDst),
     ("symmetric_l3", HashFields::SymmetricL3),
 ];
+/// The algorithms of `multipath` by name.
 const MULTIPATHS: [(&str, MultipathAlgorithm); 4] = [
     ("modulo_n", MultipathAlgorithm::ModuloN),
     ("hash_threshold", MultipathAlgorithm::HashThreshold),
     ("hrw", MultipathAlgorithm::HighestRandomWeight),
     ("iter_hash", MultipathAlgorithm::IterativeHash),
 ];
+/// The algorithms of `bundle` by name.
 const BUNDLES: [(&str, BundleAlgorithm); 2] = [
     ("active_backup", BundleAlgorithm::ActiveBackup),
     ("hrw", BundleAlgorithm::HighestRandomWeight),
 ];
 /// The most links, because an OpenFlow message has the highest link in 16 bits.
 const LINKS_MAX: u32 = 65536;
+/// The form of a `multipath` action, for error messages.
 const MULTIPATH_FORM: &str = "multipath(FIELDS,BASIS,modulo_n|hash_threshold|hrw|iter_hash,LINKS,\
                               ARGUMENT,FIELD[..]) with at least one link";
+/// The form of a `bundle` action, for error messages.
 const BUNDLE_FORM: &str = "bundle(FIELDS,BASIS,active_backup|hrw,ofport,members:PORT,..)";
+/// The form of a `bundle_load` action, for error messages.
 const BUNDLE_LOAD_FORM: &str = "bundle_load(FIELDS,BASIS,active_backup|hrw,ofport,FIELD[..],\
                                 members:PORT,..) with a field of at least 16 bits";

@@ -201,7 +201,9 @@ pub(super) fn pop_mpls(argument: TextSlice<'_>) -> Result<Action, RuleTextError>
     Ok(Action::PopMpls { ethertype })
 }
 
+/// The greatest VLAN id.
 const VLAN_VID_MAX: u128 = 0xfff;
+/// The greatest VLAN priority.
 const VLAN_PCP_MAX: u128 = 7;
 /// The bit of `vlan_vid` that is set if there is a tag.
 const VLAN_PRESENT: u128 = 0x1000;

@@ -35,7 +35,7 @@ use crate::{
 
 /// Reads the arguments of `learn(..)`.
 pub(super) fn parse(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
-    let mut learn = blank().ok_or_else(|| argument.bad("learn", FORM))?;
+    let mut learn = blank().ok_or_else(|| argument.bad("learn", LEARN_FORM))?;
     let mut specs = Vec::new();
     for item in argument.items() {
         let item = item?;
@@ -244,4 +244,5 @@ fn format_match_value(target: Subfield, value: u128) -> String {
     }
 }
 
-const FORM: &str = "learn(table=TABLE,FIELD[..]=VALUE,..,load:VALUE->FIELD[..],..)";
+/// The form of a `learn` action, for error messages.
+const LEARN_FORM: &str = "learn(table=TABLE,FIELD[..]=VALUE,..,load:VALUE->FIELD[..],..)";

@@ -237,7 +237,9 @@ fn single_port(
 
 /// Bytes of a packet-in when the rule names no number (`OFPCML_NO_BUFFER`).
 const WHOLE_PACKET: u16 = u16::MAX;
+/// The form of an `output` that truncates packets, for error messages.
 const TRUNCATED_FORM: &str = "output(port=PORT,max_len=BYTES) with at least 14 bytes";
+/// The form of a `controller` action, for error messages.
 const CONTROLLER_FORM: &str =
     "controller(max_len=BYTES,id=ID,reason=REASON,userdata=HEX,pause,meter_id=METER)";
 /// Smallest length in bytes to which an output truncates.

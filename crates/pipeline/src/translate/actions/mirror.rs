@@ -46,6 +46,7 @@ pub(in crate::translate) struct MirrorState {
 /// The mirrors that still have to copy a packet.
 pub(in crate::translate) struct MirrorCopies<'a> {
     mirrors: &'a MirrorTable,
+    /// The mirrors that have not copied the packet yet.
     rest: MirrorSet,
     /// The VLAN of the packet.
     vlan: PacketVlan,
@@ -57,6 +58,7 @@ pub(in crate::translate) struct MirrorCopies<'a> {
 pub(in crate::translate) struct MirrorFlood<'a> {
     mirrors: &'a MirrorTable,
     mirror: &'a ActiveMirror,
+    /// The ports that have not got the copy yet.
     rest: slice::Iter<'a, Arc<PortInfo>>,
     vlan: PacketVlan,
     is_counted: bool,

@@ -43,6 +43,7 @@ use crate::{
 
 /// The remaining ports of a multicast packet.
 pub(in crate::translate) struct MulticastOutputs<'a> {
+    /// The ports that have not got the packet yet.
     rest: vec::IntoIter<&'a PortInfo>,
     /// True if the ingress port is protected.
     is_protected: bool,

@@ -51,6 +51,7 @@ use crate::{
 
 /// The remaining ports of a flood by NORMAL.
 pub(in crate::translate) struct NormalFlood<'a> {
+    /// The ports that have not got the packet yet.
     rest: slice::Iter<'a, Arc<PortInfo>>,
     ingress: PortNo,
     /// True if the ingress port is protected.
@@ -62,6 +63,7 @@ pub(in crate::translate) struct NormalFlood<'a> {
 const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
 /// The bit of the first byte of a MAC address that marks group addresses.
 pub(super) const GROUP_ADDRESS: u64 = 1 << 40;
+/// The broadcast MAC address.
 pub(super) const BROADCAST: u64 = 0xffff_ffff_ffff;
 
 /// Runs `output:NORMAL`: learns the source address and forwards the packet.

@@ -43,6 +43,7 @@ pub(in crate::translate) struct Egress<'t, 'a> {
 
 /// The remaining ports of an output to ALL or FLOOD.
 pub(in crate::translate) struct Flood<'a> {
+    /// The ports that have not got the packet yet.
     rest: slice::Iter<'a, Arc<PortInfo>>,
     /// True if ports with `no_flood` are included.
     to_all: bool,

@@ -167,11 +167,13 @@ fn tail_is_independent(whole: &Traversal) -> bool {
 
 /// The inputs of a composition.
 struct Composer<'a> {
+    /// The whole traversal.
     whole: &'a Traversal,
     tail: &'a TraversalTail,
     visits: &'a [Visit],
     /// Index of the first visit of the sub-traversal.
     first: usize,
+    /// The continuation at the start of the sub-traversal.
     start: Option<&'a Arc<Continuation>>,
     /// The continuation at the end of the sub-traversal.
     /// `None` for the last sub-traversal, which has the tail.

@@ -28,6 +28,7 @@ const LATER_FRAGMENT: u8 = 2;
 
 /// Lengths in bytes of an Ethernet header and of a VLAN tag.
 const ETHERNET_BYTES: usize = 14;
+/// Length of a VLAN tag.
 const TAG_BYTES: usize = 4;
 
 /// The part of a sampled packet that determines its flow.

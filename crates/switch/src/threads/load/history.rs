@@ -40,6 +40,7 @@ pub(crate) struct SampledQueue {
 /// The receive queues at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadSample {
+    /// Time of the sample.
     pub(crate) at: Time,
     pub(crate) queues: BTreeMap<RxQueueName, SampledQueue>,
 }

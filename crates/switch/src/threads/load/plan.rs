@@ -21,6 +21,7 @@ pub(crate) struct ReceiveQueueLoad {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueMove {
     pub(crate) queue: RxQueueName,
+    /// Number of the packet thread.
     pub(crate) to: usize,
 }
 

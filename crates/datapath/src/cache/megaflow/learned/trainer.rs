@@ -110,6 +110,7 @@ enum TrainerJob {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BoxChange {
     pub(super) slot: u32,
+    /// The box; `None` if the entry was removed.
     pub(super) own: Option<CatalogueBox>,
 }
 
