@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
-    event::FlowEvent,
+    event::{FlowEvent, NewFlow},
     forecast::{Forecast, ForecastSource},
     governor::{Governor, GovernorConfig, GovernorState},
     outcome::OutcomeCounts,
@@ -27,6 +27,7 @@ struct GovernedPredictor {
     predictor: Box<dyn Predictor>,
     governor: Governor,
     forecasts: u64,
+    spent: Duration,
 }
 
 /// The state of a predictor, for status output.
@@ -42,6 +43,8 @@ pub struct PredictorStatus {
     pub forecasts: u64,
     /// Number of items in the memory of the predictor.
     pub items: usize,
+    /// Time that the predictor took, if it was measured.
+    pub spent: Duration,
     /// The outcomes of the forecasts of the predictor.
     pub counts: OutcomeCounts,
 }
@@ -53,6 +56,18 @@ impl GovernedPredictor {
     /// another.
     const fn is_learning(&self) -> bool {
         !matches!(self.governor.state(), GovernorState::Paused { .. })
+    }
+
+    /// Passes a new flow to the predictor, which is not paused.
+    fn learn(&mut self, event: &FlowEvent<'_>, now: Duration) {
+        self.predictor.observe(event, now);
+        self.governor.see_flow();
+    }
+
+    /// Adds the time from `start` to `end`, and returns `end`.
+    fn spend_time(&mut self, start: Duration, end: Duration) -> Duration {
+        self.spent += end.saturating_sub(start);
+        end
     }
 }
 
@@ -66,7 +81,8 @@ impl Foresight {
     /// Adds a predictor.
     pub fn add(&mut self, predictor: Box<dyn Predictor>) {
         let governor = Governor::new(self.config);
-        self.predictors.push(GovernedPredictor { predictor, governor, forecasts: 0 });
+        let spent = Duration::ZERO;
+        self.predictors.push(GovernedPredictor { predictor, governor, forecasts: 0, spent });
     }
 
     /// Passes an event to all predictors that are not paused.
@@ -77,9 +93,24 @@ impl Foresight {
             if matches!(event, FlowEvent::RulesChanged(_)) {
                 own.predictor.observe(event, now);
             } else if own.is_learning() {
-                own.predictor.observe(event, now);
-                own.governor.see_flow();
+                own.learn(event, now);
             }
+        }
+    }
+
+    /// Passes new flows to all predictors that are not paused, and measures the time of each.
+    ///
+    /// `clock` returns the time since a start of its choice.
+    pub fn observe_flows(
+        &mut self,
+        flows: &[NewFlow],
+        now: Duration,
+        clock: impl Fn() -> Duration,
+    ) {
+        let mut start = clock();
+        for own in self.predictors.iter_mut().filter(|own| own.is_learning()) {
+            flows.iter().for_each(|flow| own.learn(&FlowEvent::Started(flow), now));
+            start = own.spend_time(start, clock());
         }
     }
 
@@ -89,6 +120,19 @@ impl Foresight {
     /// another one of equally confident predictors is the first. Predictors in a trial precede all
     /// others, so that each one is judged by its own forecasts. A trial has few tokens.
     pub fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
+        self.forecast_timed(now, budget, forecasts, || Duration::ZERO);
+    }
+
+    /// Works like [`Self::forecast`], and measures the time of each predictor.
+    ///
+    /// `clock` returns the time since a start of its choice.
+    pub fn forecast_timed(
+        &mut self,
+        now: Duration,
+        budget: usize,
+        forecasts: &mut Vec<Forecast>,
+        clock: impl Fn() -> Duration,
+    ) {
         let (count, mut left) = (self.predictors.len(), budget);
         let mut order = std::mem::take(&mut self.order);
         order.extend((0..count).map(|step| (self.first + step) % count));
@@ -97,6 +141,7 @@ impl Foresight {
             let is_in_trial = own.governor.state() == GovernorState::Trial;
             Reverse((is_in_trial, own.predictor.confidence(now)))
         });
+        let mut start = clock();
         for index in order.drain(..) {
             let own = &mut self.predictors[index];
             let allowance = own.governor.allowance(left);
@@ -105,6 +150,7 @@ impl Foresight {
             let made = forecasts.len() - before;
             own.forecasts += made as u64;
             own.governor.spend(made as u64);
+            start = own.spend_time(start, clock());
             left = left.saturating_sub(made);
         }
         self.order = order;
@@ -145,6 +191,7 @@ impl Foresight {
             pauses: own.governor.pauses(),
             forecasts: own.forecasts,
             items: own.predictor.len(),
+            spent: own.spent,
             counts: *own.governor.counts(),
         })
     }

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use shunt_foresight::{
-    FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, SiblingSets,
+    FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, NewFlow, SiblingSets,
 };
 use shunt_pipeline::{InstallNo, Time};
 
@@ -41,6 +41,8 @@ pub struct ThreadForecasts {
     predictors: Foresight,
     /// New flows that wait for the predictors.
     observed: VecDeque<FlowObservation>,
+    /// Buffer for the new flows of one call of the predictors; empty between calls.
+    flows: Vec<NewFlow>,
     /// Buffer for new forecasts of the predictors; empty between calls.
     made: Vec<Forecast>,
     /// Time of the next forecast of a predictor; `None` until the next new flow.
@@ -107,6 +109,7 @@ pub fn forecast_endpoint(
         next_due: predictors.next_due(),
         predictors,
         observed: VecDeque::new(),
+        flows: Vec::with_capacity(OBSERVED_PER_ITERATION),
         made: Vec::with_capacity(FORECASTS_AT_ONCE),
         next_report: Duration::ZERO,
         incoming,
@@ -193,11 +196,13 @@ impl ThreadForecasts {
             return;
         }
         let (now, start) = (since_start(now), self.stopwatch.now());
-        for observation in self.observed.drain(..count) {
-            let flow = observation.new_flow();
-            self.predictors.observe(&FlowEvent::Started(&flow), now);
+        let clock = || since_start(self.stopwatch.now());
+        if count > 0 {
+            self.flows.extend(self.observed.drain(..count).map(|own| own.new_flow()));
+            self.predictors.observe_flows(&self.flows, now, clock);
+            self.flows.clear();
         }
-        self.predictors.forecast(now, FORECASTS_AT_ONCE, &mut self.made);
+        self.predictors.forecast_timed(now, FORECASTS_AT_ONCE, &mut self.made, clock);
         self.next_due = self.predictors.next_due();
         for forecast in self.made.drain(..) {
             let account = ForecastAccount::open(&self.counters, forecast.source, None);

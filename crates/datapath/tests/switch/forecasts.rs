@@ -342,7 +342,10 @@ fn the_time_of_predictors_is_counted() {
     switch.settle();
     switch.wait(Duration::from_secs(1));
     switch.settle();
-    assert_eq!(taken(), 1000);
+    // The clock is read once at the start, twice for new flows, twice for forecasts, and at the end.
+    assert_eq!(taken(), 5000);
+    let own = sender.counters().predictors.lock()[0].spent;
+    assert_eq!(own, Duration::from_micros(2), "learning and forecasts of the predictor alone");
     // The translation of the forecast is counted by origin.
     assert_eq!(replies(&sender).spent, Duration::from_micros(1));
 }

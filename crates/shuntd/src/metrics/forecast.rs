@@ -50,6 +50,12 @@ const COUNTS: &[SourceMetric] = &[
 /// Times of each forecast origin, in microseconds.
 const TIMES: &[SourceMetric] = &[
     (
+        "shunt_forecast_predictor_seconds_total",
+        "counter",
+        "Time that packet threads spent on predictors, without translations, by predictor.",
+        |own| own.predictor_us,
+    ),
+    (
         "shunt_forecast_lead_seconds_total",
         "counter",
         "Time from the installation of entries to their first hits, summed over hits.",
@@ -90,12 +96,6 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
         "New flows that did not fit the queue to the predictors.",
     );
     text.value(&[], status.not_observed);
-    text.family(
-        "shunt_forecast_predictor_seconds_total",
-        "counter",
-        "Time that packet threads spent on predictors, without translations.",
-    );
-    text.value(&[], seconds(status.predictors_us.saturating_mul(1000)));
     outcomes(&mut text, status);
     for (name, kind, help, value) in COUNTS {
         text.family(name, kind, help);

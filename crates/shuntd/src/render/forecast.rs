@@ -29,6 +29,7 @@ pub(crate) fn forecast(status: &Value) -> String {
         "lead",
         "spent",
         "saved",
+        "predictor time",
         "unused entries",
     ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
@@ -38,7 +39,7 @@ pub(crate) fn forecast(status: &Value) -> String {
         let mut row = vec![word(&own["source"]).to_owned(), word(&own["state"]).to_owned()];
         row.extend(counts.map(|key| count(&own[key]).to_string()));
         row.extend(["precision", "coverage"].map(|key| percent(&own[key])));
-        let times = ["lead_us", "spent_us", "saved_us"];
+        let times = ["lead_us", "spent_us", "saved_us", "predictor_us"];
         row.extend(times.map(|key| own[key].as_u64().map_or_else(|| "-".to_owned(), time)));
         row.push(count(&own["unused_entries"]).to_string());
         rows.push(row);
@@ -90,10 +91,10 @@ mod tests {
             "predictors_us": 1500, "sources": [
             { "source": "reply", "state": "on", "pauses": 31, "received": 4, "installed": 3,
               "hits": 2, "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
-              "coverage": 0.5, "lead_us": 40, "spent_us": 30, "saved_us": 20_000,
+              "coverage": 0.5, "lead_us": 40, "spent_us": 30, "saved_us": 20_000, "predictor_us": 61,
               "unused_entries": 7, "nic_covered": 5, "refused": [["learns", 1]] } ] });
         let text = forecast(&status);
-        let expected = ["on", "31", "100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "7"];
+        let expected = ["on", "31", "100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "61 us", "7"];
         assert!(expected.iter().all(|word| text.contains(word)), "{text}");
         assert!(text.contains("refused: reply, learns: 1\n"), "{text}");
         assert!(text.ends_with("time of predictors: 1500 us\n"), "{text}");

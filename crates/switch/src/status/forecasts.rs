@@ -40,6 +40,10 @@ pub struct ForecastSourceStatus {
     pub pauses: u64,
     /// Number of flows or services that the predictor remembers.
     pub items: usize,
+    /// Time of packet threads that the predictor took, in microseconds.
+    ///
+    /// The time of translations for its forecasts is in [`Self::spent_us`].
+    pub predictor_us: u64,
     /// Forecasts that packet threads have received.
     pub received: u64,
     /// Forecasts for which a packet thread installed entries.
@@ -94,6 +98,7 @@ impl ForecastStatus {
             (state.is_some() || counts.received > 0).then(|| ForecastSourceStatus {
                 pauses: own().map(|own| own.pauses).sum(),
                 items: own().map(|own| own.items).sum(),
+                predictor_us: microseconds(own().map(|own| own.spent).sum()),
                 ..ForecastSourceStatus::new(*source, name, &counts, upcalls)
             })
         });
@@ -118,6 +123,7 @@ impl ForecastSourceStatus {
             state,
             pauses: 0,
             items: 0,
+            predictor_us: 0,
             received: counts.received,
             installed: counts.installed,
             hits: counts.hits,

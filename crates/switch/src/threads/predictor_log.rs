@@ -103,6 +103,7 @@ mod tests {
             pauses: 0,
             forecasts: 0,
             items: 0,
+            spent: Duration::ZERO,
             counts: OutcomeCounts { hits, ..OutcomeCounts::default() },
         };
         let paused = GovernorState::Paused { until: SECOND * 20 };
