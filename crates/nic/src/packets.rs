@@ -410,7 +410,11 @@ mod tests {
 
     #[test]
     fn a_later_fragment_of_any_protocol_is_parsed() {
-        for packet in [ipv4_packet().sctp(1, 2), ipv4_packet().protocol(58), ipv4_packet().tcp(1, 2).payload([])] {
+        for packet in [
+            ipv4_packet().sctp(1, 2),
+            ipv4_packet().protocol(58),
+            ipv4_packet().tcp(1, 2).payload([]),
+        ] {
             assert!(is_parsed(&packet.clone().fragment(5).build()));
             assert!(!is_parsed(&packet.fragment(0x2000).protocol(132).build()));
         }
@@ -418,7 +422,12 @@ mod tests {
 
     #[test]
     fn packet_longer_than_frame_is_not_parsed() {
-        let frames = [ipv4_packet().udp(1, 2), ipv4_packet().protocol(50), ipv6_packet().udp(1, 2), ipv6_packet().protocol(50)];
+        let frames = [
+            ipv4_packet().udp(1, 2),
+            ipv4_packet().protocol(50),
+            ipv6_packet().udp(1, 2),
+            ipv6_packet().protocol(50),
+        ];
         for packet in frames {
             let mut frame = packet.clone().payload([7; 4]).build();
             assert!(is_parsed(&frame));
