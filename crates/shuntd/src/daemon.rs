@@ -28,7 +28,7 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 use miette::{Diagnostic, Report};
 use shunt_ovsdb::client::OvsdbRemote;
-use shunt_switch::{ListeningSockets, Switch, with_causes};
+use shunt_switch::{ControlTask, ListeningSockets, Switch, with_causes};
 use shunt_tls::TlsIdentity;
 use thiserror::Error;
 use tokio::{
@@ -427,7 +427,9 @@ async fn serve(
         let keeper = StateKeeper::new(path.clone(), Arc::clone(&switch), Arc::clone(&reloader));
         Arc::new(keeper)
     });
-    let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
+    let keeping = keeper.clone().map(|keeper| {
+        tokio::spawn(ControlTask::new("state file", async move { keeper.run().await }))
+    });
     log_ready(arguments, &switch.running_config(), socket);
     service_manager::start(&switch);
     let first_rows = ovsdb.as_mut().and_then(OvsdbService::take_first_rows);

@@ -17,6 +17,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use shunt_switch::ControlTask;
 use thiserror::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -256,7 +257,10 @@ pub(crate) async fn answer(
                 String::new()
             })
         }
-        (Some(method), Some(parameters)) => methods.call(method, parameters).await,
+        (Some(method), Some(parameters)) => {
+            let call = methods.call(method, parameters);
+            ControlTask::new(format!("command {method}"), call).await
+        }
         _ => Err("a request needs a `method`, and `params` that are strings".to_owned()),
     };
     match result {

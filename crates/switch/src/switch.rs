@@ -11,6 +11,7 @@ use shunt_flow::PortNo;
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
 use shunt_kairo::{Relational, Visits};
+use shunt_ofproto::server::ControlTask;
 use shunt_pipeline::{
     FlowMod, FlowModCommand, Iterative, Modification, Pipeline, RuleFilter, Version,
     text::parse_rule,
@@ -146,10 +147,16 @@ impl Switch {
         control.structure().await.apply_nic().await?;
         let openflow = Arc::new(OpenFlowServers::new(&control, run_dir, tls, listening));
         let mut tasks = vec![
-            tokio::spawn(Arc::clone(&openflow).run(events, packet_ins)),
-            tokio::spawn(run_lacp(Arc::clone(&control), lacp_frames)),
-            tokio::spawn(run_multicast(Arc::clone(&control), multicast_messages)),
-            tokio::spawn(Arc::clone(&openflow).notify_removed()),
+            tokio::spawn(ControlTask::new(
+                "bridges and packet-ins",
+                Arc::clone(&openflow).run(events, packet_ins),
+            )),
+            tokio::spawn(ControlTask::new("LACP", run_lacp(Arc::clone(&control), lacp_frames))),
+            tokio::spawn(ControlTask::new(
+                "multicast snooping",
+                run_multicast(Arc::clone(&control), multicast_messages),
+            )),
+            tokio::spawn(ControlTask::new("removed rules", Arc::clone(&openflow).notify_removed())),
         ];
         tasks.extend(watch::start(&control));
         tasks.extend(control.exports.spawn());

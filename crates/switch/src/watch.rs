@@ -15,6 +15,7 @@ use shunt_datapath::{
     metrics::{ThreadCounters, TrainingFailure},
     thread::CacheMismatch,
 };
+use shunt_ofproto::server::ControlTask;
 use shunt_pipeline::{BridgeId, Pipeline};
 use tokio::{
     task::JoinHandle,
@@ -68,13 +69,13 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 8] {
     let (admin, sessions) = (Arc::clone(control), Arc::clone(control));
     let loads = Arc::clone(control);
     [
-        tokio::spawn(async move { watch_loads(&loads).await }),
-        tokio::spawn(async move { watch_bonds(&bonds).await }),
-        tokio::spawn(async move { send_for_moved_bonds(&moved).await }),
-        tokio::spawn(async move { watch_controllers(&admin).await }),
-        tokio::spawn(async move { watch_bfd(&sessions).await }),
-        tokio::spawn(async move { watch_upkeep(&upkeep).await }),
-        tokio::spawn(async move {
+        spawn_named("loads of packet threads", async move { watch_loads(&loads).await }),
+        spawn_named("bonds", async move { watch_bonds(&bonds).await }),
+        spawn_named("moved bonds", async move { send_for_moved_bonds(&moved).await }),
+        spawn_named("states of controllers", async move { watch_controllers(&admin).await }),
+        spawn_named("BFD", async move { watch_bfd(&sessions).await }),
+        spawn_named("expiry of rules", async move { watch_upkeep(&upkeep).await }),
+        spawn_named("packet threads and NIC", async move {
             let mut interval = upkeep_interval();
             loop {
                 // The upkeep may wait for a reply of a panicked thread, until the next check of
@@ -86,8 +87,13 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 8] {
                 check_nic(&threads).await;
             }
         }),
-        tokio::spawn(async move { watch_ports(&ports).await }),
+        spawn_named("ports", async move { watch_ports(&ports).await }),
     ]
+}
+
+/// Starts a task; the log names it if an iteration takes long.
+fn spawn_named(name: &str, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(ControlTask::new(name, task))
 }
 
 /// Checks ports at intervals, and after each event of a device.

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     ConnectionStatus,
     back_off::BackOff,
+    control_task::ControlTask,
     listener_places::PeerActivity,
     listening_socket::{ByteStream, OpenFlowListener, UnixListenSocket, accept_all},
     reconnect_state::{ReconnectAttempts, ReconnectState},
@@ -212,9 +213,10 @@ impl<H: Host> OpenFlowServer<H> {
         let shared = Arc::clone(&self.shared);
         let attempts = Arc::<ReconnectAttempts>::default();
         let task_attempts = Arc::clone(&attempts);
-        let task = tokio::spawn(async move {
+        let name = format!("controller {}", config.peer);
+        let task = tokio::spawn(ControlTask::new(name, async move {
             keep_connected(&to, &config, &shared, &task_attempts).await;
-        });
+        }));
         ServerEndpoint { task, local_address: None, attempts: Some(attempts) }
     }
 

@@ -26,6 +26,7 @@ use tokio::{
 
 use super::{
     bridge::ServerState,
+    control_task::ControlTask,
     listener_places::{IdlePolicy, ListenerPlaces, PeerActivity},
     read_interest_stream::ReadInterestStream,
     serve::{ConnectionEnd, serve},
@@ -225,10 +226,11 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
                     let activity = Arc::new(PeerActivity::new(now));
                     let (shared, own_peer) = (Arc::clone(&shared), peer.clone());
                     let own_activity = Arc::clone(&activity);
-                    let task = connections.spawn(async move {
+                    let name = format!("connection {peer}");
+                    let task = connections.spawn(ControlTask::new(name, async move {
                         let ended = serve_accepted(stream, config, &shared, &own_activity).await;
                         (own_peer, ended)
-                    });
+                    }));
                     places.push(peer, activity, task);
                 }
                 Err(error) => {

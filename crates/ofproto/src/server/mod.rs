@@ -15,6 +15,7 @@
 
 mod back_off;
 mod bridge;
+mod control_task;
 mod listener_places;
 mod listening_socket;
 mod read_interest_stream;
@@ -26,6 +27,7 @@ mod serve;
 mod tests;
 
 pub use bridge::{OpenFlowServer, ServerEndpoint};
+pub use control_task::ControlTask;
 pub use listening_socket::UnixListenSocket;
 pub use reconnect_state::ReconnectState;
 pub use registry::ConnectionStatus;

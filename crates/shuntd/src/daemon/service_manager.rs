@@ -6,7 +6,8 @@
 //!
 //! With `WatchdogSec=`, systemd restarts a daemon that has not sent `WATCHDOG=1` for that time. The
 //! daemon sends the line only after every packet thread has answered a ping. A sleeping thread
-//! wakes up to answer, so the daemon also sends it while the switch is idle.
+//! wakes up to answer, so the daemon also sends it while the switch is idle. Without a service
+//! manager, a thread that does not answer is logged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +18,14 @@ use tracing::{error, info, warn};
 
 use crate::render::counted;
 
-/// Reports that the daemon is ready, and starts to send watchdog lines.
+/// Limit for the silence of a packet thread, if the service manager sets none.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Reports that the daemon is ready, and starts to watch packet threads.
 pub(crate) fn start(switch: &Arc<Switch>) {
     notify_ready(switch);
-    tokio::spawn(feed_watchdog(Arc::clone(switch)));
+    let watchdog = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero());
+    tokio::spawn(watch_threads(Arc::clone(switch), watchdog));
 }
 
 /// Reports that the configuration is in force, with the size of the switch.
@@ -41,24 +46,33 @@ pub(crate) fn notify_stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
-/// Sends watchdog lines to the service manager while every packet thread iterates.
+/// Logs packet threads that hang, and sends watchdog lines while every thread iterates.
 ///
-/// Returns immediately if the watchdog is not enabled.
-async fn feed_watchdog(switch: Arc<Switch>) {
-    let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
-        return;
+/// `watchdog` is the limit of the service manager; without it, no lines are sent.
+async fn watch_threads(switch: Arc<Switch>, watchdog: Option<Duration>) {
+    if let Some(limit) = watchdog {
+        info!(
+            "watchdog: on: the service manager restarts the daemon if a packet thread hangs for {} s",
+            limit.as_secs_f64()
+        );
+    }
+    let limit = watchdog.unwrap_or(SILENCE_MAX);
+    let consequence = match watchdog {
+        Some(_) => "the watchdog is not notified and the service manager will restart the daemon",
+        None => "its packets wait: restart the daemon",
     };
-    info!(
-        "watchdog: on: the service manager restarts the daemon if a packet thread hangs for {} s",
-        limit.as_secs_f64()
-    );
     // The longest wait for answers, and the pause, together take less than the limit.
     let (answer_max, pause) = (limit / 2, limit / 4);
     let (mut shown, mut stalled_before) = (size(&switch), Vec::new());
     loop {
         let stalled = switch.stalled_packet_threads(answer_max).await;
         if stalled != stalled_before {
-            log_stall(&stalled, answer_max);
+            log_stall(&stalled, answer_max, consequence);
+        }
+        if watchdog.is_none() {
+            stalled_before = stalled;
+            sleep(pause).await;
+            continue;
         }
         let status = if stalled.is_empty() { size(&switch) } else { stall(&stalled) };
         let fed = stalled.is_empty().then_some(NotifyState::Watchdog);
@@ -72,16 +86,15 @@ async fn feed_watchdog(switch: Arc<Switch>) {
     }
 }
 
-/// Logs which threads have stalled.
-fn log_stall(stalled: &[usize], limit: Duration) {
+/// Logs which threads have stalled, with the consequence.
+fn log_stall(stalled: &[usize], limit: Duration, consequence: &str) {
     if stalled.is_empty() {
         info!("watchdog: no packet thread hangs any more");
     }
     for thread in stalled {
         error!(
             limit_ms = millis(limit),
-            "packet thread {thread}: no iteration ended in time, so the watchdog is not notified \
-             and the service manager will restart the daemon"
+            "packet thread {thread}: no iteration ended in time, so {consequence}"
         );
     }
 }

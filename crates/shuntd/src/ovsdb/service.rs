@@ -6,7 +6,7 @@ use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 use shunt_ovsdb::{
     OvsdbHandle, OvsdbServerError, Server, ServerConfig, client::OvsdbRemote, schema, value::Datum,
 };
-use shunt_switch::{ListeningSockets, Switch, with_causes};
+use shunt_switch::{ControlTask, ListeningSockets, Switch, with_causes};
 use thiserror::Error;
 use tokio::{
     sync::oneshot,
@@ -181,7 +181,7 @@ async fn supervise(
 ) {
     // Dropping the set aborts its tasks.
     let mut tasks = JoinSet::new();
-    tasks.spawn(follow);
+    tasks.spawn(ControlTask::new("rows of OVSDB", follow));
     let reason = match tasks.join_next().await {
         Some(Ok(Err(error))) => with_causes(&error),
         Some(Err(panic)) => panic.to_string(),

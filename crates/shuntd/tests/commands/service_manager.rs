@@ -13,7 +13,7 @@ use std::{
 use nix::{sys::stat::Mode, unistd::mkfifo};
 use serde_json::{Value, json};
 
-use crate::{Daemon, evict::capture, shuntd};
+use crate::{Daemon, evict::capture, shuntd, wait_until};
 
 /// A bridge with a port that has no device.
 const BRIDGE: &str =
@@ -144,23 +144,48 @@ fn a_daemon_without_watchdog_sends_no_feed() {
 fn a_packet_thread_that_hangs_starves_the_watchdog() {
     let service = Service::start("[[bridge]]\nname = \"br0\"\n", Some("800000"));
     service.message_with("WATCHDOG=1");
-    let folder = service.daemon.run_dir();
-    let pipe = folder.join("pipe");
-    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-    let mut reader = File::options().read(true).write(true).open(&pipe).unwrap();
-    let mut restoring = send_to(&service.daemon, &pipe);
+    let (reader, mut restoring) = hang(&service.daemon);
     let starved = service.message_with("STATUS=packet threads");
     assert_eq!(starved, "STATUS=packet threads that hang: 0\n");
     let silence = service.messages_until(Duration::from_millis(800));
     assert!(silence.is_empty(), "{silence:?}");
     assert!(service.daemon.log().contains("packet thread 0: no iteration ended in time"));
-    // The packet thread continues when the pipe is read.
+    continue_after_hang(reader);
+    service.message_with("WATCHDOG=1");
+    assert!(restoring.wait().unwrap().success());
+}
+
+/// A service manager without a watchdog does not restart the daemon.
+#[test]
+fn hanging_packet_thread_is_logged_without_watchdog() {
+    let service = Service::start("[[bridge]]\nname = \"br0\"\n", None);
+    service.message_with("READY=1");
+    let (reader, mut restoring) = hang(&service.daemon);
+    let log = || service.daemon.log();
+    let named = "packet thread 0: no iteration ended in time, so its packets wait";
+    assert!(wait_until(|| log().contains(named)), "{}", log());
+    continue_after_hang(reader);
+    assert!(wait_until(|| log().contains("no packet thread hangs any more")), "{}", log());
+    assert!(restoring.wait().unwrap().success());
+}
+
+/// Makes the packet thread of a daemon block in the write to a pipe.
+///
+/// Returns the other end of the pipe, and the running command of [`send_to`].
+fn hang(daemon: &Daemon) -> (File, Child) {
+    let pipe = daemon.run_dir().join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    let reader = File::options().read(true).write(true).open(&pipe).unwrap();
+    let restoring = send_to(daemon, &pipe);
+    (reader, restoring)
+}
+
+/// Reads the pipe, so that the packet thread continues.
+fn continue_after_hang(mut reader: File) {
     thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while reader.read(&mut bytes).is_ok() {}
     });
-    service.message_with("WATCHDOG=1");
-    assert!(restoring.wait().unwrap().success());
 }
 
 /// Starts to forward packets to a capture file without end.
