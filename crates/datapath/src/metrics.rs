@@ -426,6 +426,10 @@ const _: () = assert!(
 pub struct RxLoad {
     /// Time that packet threads took for the packets of the queue, in nanoseconds.
     pub busy_ns: Counter,
+    /// Packets of the queue.
+    pub packets: Counter,
+    /// Bursts of packets: one for each poll loop iteration with packets of the queue.
+    pub bursts: Counter,
 }
 
 impl PortTraffic {

@@ -127,7 +127,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     match &arguments.command {
         Command::Show { json } => show_all(client, *json),
         Command::Ports { json } => show_ports(client, *json),
-        Command::Threads { json } => show(client, "shunt/threads", &[], *json, render::thread_list),
+        Command::Threads { json } => {
+            show(client, "shunt/threads", &[], *json, render::thread_list::thread_list)
+        }
         Command::AddBr { name, settings } => change(client, "shunt/add-bridge", name, settings),
         Command::SetBr { name, settings } => change(client, "shunt/set-bridge", name, settings),
         Command::DelBr { name } => call(client, "shunt/del-bridge", &[name]),

@@ -10,6 +10,7 @@ pub(crate) mod forecast;
 pub(crate) mod nic;
 mod problems;
 pub(crate) mod screen;
+pub(crate) mod thread_list;
 pub(crate) mod top;
 
 use std::fmt::Write;
@@ -305,15 +306,6 @@ pub(crate) fn multicast(entries: &[MulticastEntryStatus]) -> String {
     text
 }
 
-/// Returns all threads with their states, one line each.
-pub(crate) fn thread_list(all: &Value) -> String {
-    let mut rows = vec![["thread", "state"].map(str::to_owned).to_vec()];
-    for thread in list(all) {
-        rows.push(["name", "state"].map(|key| word(&thread[key]).to_owned()).to_vec());
-    }
-    table(&rows) + &threads(all)
-}
-
 /// Returns the threads that have panicked; empty if there are none.
 pub(crate) fn threads(threads: &Value) -> String {
     let gone = list(threads).iter().filter(|thread| thread["state"] == "panicked");
@@ -478,19 +470,6 @@ br0     1     p1    null  5           0           2                7           1
     fn a_bridge_without_rules_says_so() {
         let shown = show(&json!([{"name": "br0", "datapath_id": "1", "rules": 0, "ports": []}]));
         assert_eq!(shown, "bridge br0 (datapath id 1, no rules: drops every packet)\n");
-    }
-
-    #[test]
-    fn every_thread_is_listed_with_its_state() {
-        let all = json!([{"name": "packet thread 0", "state": "running"},
-            {"name": "eviction thread", "state": "panicked"}]);
-        let expected = "\
-thread           state
-packet thread 0  running
-eviction thread  panicked
-eviction thread: panicked; restart the daemon
-";
-        assert_eq!(thread_list(&all), expected);
     }
 
     #[test]

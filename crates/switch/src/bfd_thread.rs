@@ -66,7 +66,7 @@ impl BfdThread {
     pub(crate) fn status(&self) -> ThreadStatus {
         let mut slot = self.slot.lock();
         let state = if slot.has_panicked() { ThreadState::Panicked } else { slot.state() };
-        ThreadStatus { name: "bfd thread".to_owned(), state, iterations: None }
+        ThreadStatus::new("bfd thread".to_owned(), state)
     }
 
     /// Stops the BFD thread and waits for its end.

@@ -400,6 +400,19 @@ impl Switch {
         threads
     }
 
+    /// Returns [`Self::threads`], and the receive queues of each packet thread.
+    #[must_use]
+    pub fn threads_and_queues(&self) -> Vec<ThreadStatus> {
+        let mut threads = self.threads();
+        for queue in self.control.loads.status(&self.control) {
+            // The packet threads are first.
+            if let Some(own) = threads.get_mut(queue.thread) {
+                own.queues.push(queue);
+            }
+        }
+        threads
+    }
+
     /// Returns the packet threads that have not replied to a ping within `limit`.
     pub async fn stalled_packet_threads(&self, limit: Duration) -> Vec<usize> {
         self.control.plane.stalled_threads(limit).await

@@ -126,6 +126,8 @@ impl RxPorts {
             let port = &mut list[index as usize];
             let count = port.received - port.counted;
             port.load.busy_ns.add(elapsed.saturating_mul(count) / total.max(1));
+            port.load.packets.add(count);
+            port.load.bursts.add(1);
             port.counted = port.received;
         }
     }

@@ -360,12 +360,14 @@ fn time_of_iteration_is_divided_by_packets() {
     // No packet arrives in this time.
     switch.wait(Duration::from_secs(1));
     switch.settle();
-    let mut busy_ns = |port| {
+    let mut load = |port| {
         let answer = release(&mut switch, 0, port, 0);
         switch.settle();
-        answer.try_recv().unwrap().unwrap().state.load.busy_ns.get()
+        let load = answer.try_recv().unwrap().unwrap().state.load;
+        [load.busy_ns.get(), load.packets.get(), load.bursts.get()]
     };
-    assert_eq!((busy_ns(1), busy_ns(2)), (30_000, 10_000));
+    assert_eq!(load(1), [30_000, 30, 1]);
+    assert_eq!(load(2), [10_000, 10, 1]);
 }
 
 #[test]

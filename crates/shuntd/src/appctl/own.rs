@@ -291,7 +291,7 @@ async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
 
 /// Handles `shunt/threads`.
 async fn threads(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
-    json(&methods.switch.threads())
+    json(&methods.switch.threads_and_queues())
 }
 
 /// Handles `shunt/trace`.

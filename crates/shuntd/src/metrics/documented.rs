@@ -158,6 +158,7 @@ fn every_family() -> String {
         name: name.to_owned(),
         state: ThreadState::Running,
         iterations,
+        queues: Vec::new(),
     };
     let drops = PortDrops { direction: "rx", reason: "rx_refused", packets: 1 };
     let port = PortDropStatus { bridge: "br0".into(), name: "p1".into(), number: 1, drops };

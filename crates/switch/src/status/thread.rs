@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::threads::load::balancer::RxQueueStatus;
+
 /// The name of a thread, and whether it still runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadStatus {
@@ -12,6 +14,16 @@ pub struct ThreadStatus {
     /// Poll loop iterations, including idle ones; `None` for other than packet threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
+    /// Receive queues of a packet thread; empty in the answer of `Switch::threads`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<RxQueueStatus>,
+}
+
+impl ThreadStatus {
+    /// Creates the status of a thread that counts no iterations.
+    pub(crate) const fn new(name: String, state: ThreadState) -> Self {
+        Self { name, state, iterations: None, queues: Vec::new() }
+    }
 }
 
 /// The state of a thread: it runs, or it has ended for a reason.

@@ -376,7 +376,7 @@ impl DataPlane {
     pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
         let running = self.running.lock();
         let packet = running.packet.iter().zip(&self.counters).enumerate();
-        let status = |name: String, state| ThreadStatus { name, state, iterations: None };
+        let status = ThreadStatus::new;
         let packet = packet.map(|(at, (slot, counters))| ThreadStatus {
             iterations: Some(counters.iterations.get()),
             ..status(format!("packet thread {at}"), slot.state())

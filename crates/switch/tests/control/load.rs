@@ -51,6 +51,17 @@ async fn a_busy_queue_moves_to_an_idle_thread() {
     assert_eq!(to.next_received().await, frame(9));
     let received = |name| fixture.port(name).rx_packets;
     wait_until(|| received("p1") == 1200 && received("p2") == 1001).await;
+    // The counts of a queue move with the queue.
+    let packets = |name: &str| {
+        let threads = fixture.switch.threads_and_queues();
+        let mut queues = threads.iter().flat_map(|own| &own.queues);
+        queues.find(|queue| queue.port == name).map(|queue| queue.packets)
+    };
+    wait_until(|| packets("p1") == Some(1200) && packets("p2") == Some(1001)).await;
+    for (number, own) in fixture.switch.threads_and_queues().iter().enumerate() {
+        assert!(own.queues.iter().all(|queue| queue.thread == number), "{own:?}");
+        assert_eq!(own.queues.is_empty(), number >= 2, "only packet threads poll: {own:?}");
+    }
     // A moved queue is closed with its port.
     for name in ["p1", "p2"] {
         fixture.switch.remove_port(name).await.unwrap();

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 use shunt_pipeline::Time;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
@@ -25,8 +26,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct LoadBalancer(Mutex<LoadHistory>);
 
-/// The load of a receive queue, for `pmd-rxq-show`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The load of a receive queue, for `shuntctl threads` and `pmd-rxq-show`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RxQueueStatus {
     /// Name of the port.
     pub port: String,
@@ -38,6 +39,12 @@ pub struct RxQueueStatus {
     ///
     /// `None` before the second sample.
     pub busy_percent: Option<u64>,
+    /// Time that packet threads took for the queue since the port was opened, in nanoseconds.
+    pub busy_ns: u64,
+    /// Packets of the queue since the port was opened.
+    pub packets: u64,
+    /// Bursts of packets since the port was opened.
+    pub bursts: u64,
 }
 
 /// The receive queues of a plan, and those that have moved.
@@ -159,11 +166,15 @@ impl LoadBalancer {
         let bridges = control.bridges.lock();
         let status = queues.into_iter().filter_map(|(queue, own)| {
             let port = bridges.by_id(queue.bridge)?.ports.get(queue.port)?;
+            let load = &port.rx_queues.get(usize::from(queue.number))?.load;
             Some(RxQueueStatus {
                 port: port.settings.name.clone(),
                 queue: queue.number,
                 thread: own.thread,
                 busy_percent: percent(queue),
+                busy_ns: load.busy_ns.get(),
+                packets: load.packets.get(),
+                bursts: load.bursts.get(),
             })
         });
         status.collect()
