@@ -28,7 +28,7 @@ use self::{
 use crate::{
     daemon::{reload::REFUSED, state_file::write_whole},
     open_vswitch,
-    render::{self, caches, drops::drops, evict, forecast::forecast},
+    render::{self, caches, drops::drops, evict, forecast::forecast, thread_list::thread_list},
     rpc::{CallError, RpcClient},
     run_dir, setting,
 };
@@ -127,9 +127,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     match &arguments.command {
         Command::Show { json } => show_all(client, *json),
         Command::Ports { json } => show_ports(client, *json),
-        Command::Threads { json } => {
-            show(client, "shunt/threads", &[], *json, render::thread_list::thread_list)
-        }
+        Command::Threads { json } => show(client, "shunt/threads", &[], *json, thread_list),
         Command::AddBr { name, settings } => change(client, "shunt/add-bridge", name, settings),
         Command::SetBr { name, settings } => change(client, "shunt/set-bridge", name, settings),
         Command::DelBr { name } => call(client, "shunt/del-bridge", &[name]),
