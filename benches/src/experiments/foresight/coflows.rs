@@ -6,6 +6,7 @@
 //! relative change by coflowiness is comparable.
 
 use super::{
+    run_time::{RECORDED, traces},
     traffic::Coflows,
     wired_switch::{Measured, WiredSwitch},
 };
@@ -54,9 +55,25 @@ const WHOLE_HADOOP: SizeDistribution = SizeDistribution {
     gap_ns: 15_000,
 };
 
-/// The distributions by the values of `--only`. The default is [`DISTRIBUTIONS`].
-const CHOICES: [(&str, &SizeDistribution); 3] =
-    [("search", &DISTRIBUTIONS[0]), ("hadoop", &DISTRIBUTIONS[1]), ("hadoop-whole", &WHOLE_HADOOP)];
+/// Coflows that a value of `--only` selects.
+struct CoflowChoice {
+    name: &'static str,
+    distribution: &'static SizeDistribution,
+    /// True for the sizes, arrivals and racks of the recorded trace.
+    is_recorded: bool,
+}
+
+/// All coflows that can be selected, the default ones first.
+static CHOICES: [CoflowChoice; 5] = [
+    CoflowChoice { name: "search", distribution: &DISTRIBUTIONS[0], is_recorded: false },
+    CoflowChoice { name: "hadoop", distribution: &DISTRIBUTIONS[1], is_recorded: false },
+    CoflowChoice { name: "hadoop-whole", distribution: &WHOLE_HADOOP, is_recorded: false },
+    CoflowChoice { name: "search-recorded", distribution: &DISTRIBUTIONS[0], is_recorded: true },
+    CoflowChoice { name: "hadoop-recorded", distribution: &DISTRIBUTIONS[1], is_recorded: true },
+];
+
+/// Number of coflows that are selected by default.
+const DEFAULT_CHOICES: usize = 2;
 
 const FIRST_PACKET_MEAN: &str = "mean latency of the first packet of a flow";
 const BASE_MEAN: &str = "mean latency of the first packet of a base flow";
@@ -109,34 +126,51 @@ impl SizeDistribution {
 
 /// Returns the values of `--only`.
 pub(crate) fn names() -> Vec<&'static str> {
-    CHOICES.map(|(name, _)| name).to_vec()
+    CHOICES.iter().map(|own| own.name).collect()
 }
 
-/// Returns the distributions that the options select.
-fn distributions(run: &Run) -> Vec<&'static SizeDistribution> {
-    let is_chosen = |index: usize, name: &str| match run.option("--only") {
-        Some(_) => run.chooses("--only", name),
-        None => index < DISTRIBUTIONS.len(),
+/// Returns the coflows that the options select, with the ends of their workload names.
+fn chosen(run: &Run) -> Vec<(&'static CoflowChoice, String)> {
+    let is_chosen = |index: usize, own: &CoflowChoice| match run.option("--only") {
+        Some(_) => run.chooses("--only", own.name),
+        None => index < DEFAULT_CHOICES,
     };
-    let all = CHOICES.into_iter().enumerate();
-    let chosen = all.filter(|&(index, (name, _))| is_chosen(index, name));
-    chosen.map(|(_, (_, distribution))| distribution).collect()
+    let all = CHOICES.iter().enumerate().filter(|(index, own)| is_chosen(*index, own));
+    let mut chosen: Vec<_> = all.map(|(_, own)| (own, String::new())).collect();
+    if chosen.iter().any(|(own, _)| own.is_recorded) {
+        let trace = traces().into_iter().find(|(origin, _)| *origin == RECORDED);
+        chosen.retain(|(own, _)| !own.is_recorded || trace.is_some());
+        let suffix = trace.map(|(_, suffix)| suffix).unwrap_or_default();
+        let recorded = chosen.iter_mut().filter(|(own, _)| own.is_recorded);
+        recorded.for_each(|(_, end)| end.clone_from(&suffix));
+    }
+    chosen
 }
 
-/// Runs the distributions of `--only` with all shares.
+impl CoflowChoice {
+    /// Returns the title of the coflows in results.
+    fn title(&self) -> String {
+        let origin = if self.is_recorded { "recorded, " } else { "" };
+        format!("{origin}{}", self.distribution.title)
+    }
+}
+
+/// Runs the coflows of `--only` with all shares.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
-    let distributions = distributions(run);
+    let chosen = chosen(run);
     let shares: &[u32] = if run.is_quick { &[0, 50, 100] } else { &COFLOWINESS };
     let rounds = run.either(3, 1);
-    run.begin(distributions.len() * shares.len() * rounds * contenders.len());
+    run.begin(chosen.len() * shares.len() * rounds * contenders.len());
     let mut rows = Vec::new();
-    for distribution in distributions {
+    for (choice, suffix) in &chosen {
+        let distribution = choice.distribution;
         let mut without = Vec::new();
         for share in shares {
             let scale = if run.is_quick { 10 } else { 1 };
-            let coflows = Coflows::new(&distribution.workload(*share, scale), distribution.gap_ns);
-            let title = format!("{}, {share} % predicted", distribution.title);
+            let name = format!("{}{suffix}", distribution.workload(*share, scale));
+            let coflows = Coflows::new(&name, distribution.gap_ns);
+            let title = format!("{}, {share} % predicted", choice.title());
             let mut measured: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::new()).collect();
             for _ in 0..rounds {
                 for (contender, measured) in contenders.iter().zip(&mut measured) {
@@ -216,14 +250,14 @@ mod tests {
 
     #[test]
     fn the_whole_distribution_is_only_run_by_name() {
-        let titles = |options: &[&str]| -> Vec<&str> {
+        let titles = |options: &[&str]| -> Vec<String> {
             let run = Run {
                 is_quick: true,
                 folder: tempfile::tempdir().unwrap(),
                 options: options.iter().map(|word| (*word).to_owned()).collect(),
                 progress: Progress::new(1),
             };
-            distributions(&run).iter().map(|own| own.title).collect()
+            chosen(&run).iter().map(|(own, _)| own.title()).collect()
         };
         assert_eq!(titles(&[]), ["Google search", "Facebook Hadoop"]);
         assert_eq!(titles(&["--only", "hadoop-whole"]), ["Facebook Hadoop, all flows"]);

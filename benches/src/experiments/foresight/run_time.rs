@@ -21,6 +21,9 @@ use crate::{
 /// Environment variable with the path of a trace of `coflow-benchmark`.
 const TRACE: &str = "SHUNT_COFLOW_TRACE";
 
+/// The origin of the coflows of the trace.
+pub(super) const RECORDED: &str = "recorded";
+
 /// The names of the runs, and the predictors of each run.
 const CHOICES: [(&str, &[&str]); 4] = [
     ("none", &[]),
@@ -79,7 +82,7 @@ pub(super) fn traces() -> Vec<(&'static str, String)> {
     let mut traces = vec![("generated", String::new())];
     match env::var(TRACE) {
         Ok(path) if Path::new(&path).is_file() => {
-            traces.push(("recorded", format!(":trace={path}")));
+            traces.push((RECORDED, format!(":trace={path}")));
         }
         Ok(path) => eprintln!("SKIPPED the recorded coflows: {TRACE} is {path}, which is no file"),
         Err(_) => eprintln!(
