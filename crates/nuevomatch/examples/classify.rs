@@ -1,12 +1,16 @@
 //! Classifies the packets of a capture by a ClassBench rule-set.
 //!
 //! ```text
-//! cargo run --release -p shunt-nuevomatch --example classify RULES CAPTURE
+//! cargo run --release -p shunt-nuevomatch --example classify RULES CAPTURE [tree|segments|rqrmi]
 //! ```
 //!
-//! Prints the statistics of the classifier, and the rules that the most packets match.
+//! Prints the statistics of the classifier, the time to build it, and the rules that the most
+//! packets match. The last word selects the index over the starts of buckets; the default is the
+//! tree. The build of `rqrmi` includes the training, and that of both learned indexes the
+//! certificate.
 
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
+#![expect(clippy::disallowed_methods, reason = "an example measures time by the clock")]
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +18,7 @@ use std::{
     error::Error,
     fs::{self, File},
     io::BufReader,
+    time::Instant,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -21,7 +26,10 @@ use shunt_flow::{
     FieldId, FlowKey,
     extract::{VlanLimit, extract},
 };
-use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, parse_classbench};
+use shunt_nuevomatch::{
+    KeySchema, LinearSegments, NuevoMatch, NuevoMatchSettings, StartIndex, StaticTree,
+    parse_classbench, rqrmi::CertifiedModel,
+};
 use shunt_pcap::PcapReader;
 
 /// Number of packets that are looked up at once.
@@ -52,7 +60,7 @@ struct Winners {
 }
 
 impl Winners {
-    fn count(&mut self, classifier: &NuevoMatch<5>, keys: &[[u32; 5]]) {
+    fn count<I: StartIndex>(&mut self, classifier: &NuevoMatch<5, I>, keys: &[[u32; 5]]) {
         let mut best = [None; BATCH];
         classifier.lookup_batch(keys, &mut best);
         for best in &best[..keys.len()] {
@@ -67,13 +75,23 @@ impl Winners {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [rules, capture] = &arguments[..] else {
-        return Err("usage: classify RULES CAPTURE".into());
-    };
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [rules, capture] | [rules, capture, "tree"] => classify::<StaticTree>(rules, capture),
+        [rules, capture, "segments"] => classify::<LinearSegments>(rules, capture),
+        [rules, capture, "rqrmi"] => classify::<CertifiedModel>(rules, capture),
+        _ => Err("usage: classify RULES CAPTURE [tree|segments|rqrmi]".into()),
+    }
+}
+
+/// Classifies a capture by the rules of a file, with one type of index.
+fn classify<I: StartIndex>(rules: &str, capture: &str) -> Result<(), Box<dyn Error>> {
     let text = fs::read_to_string(rules)?;
     let rules = parse_classbench(&text)?;
     let schema = KeySchema::five_tuple();
-    let classifier = NuevoMatch::<5>::build(&schema, &rules, &NuevoMatchSettings::default())?;
+    let started = Instant::now();
+    let classifier = NuevoMatch::<5, I>::build(&schema, &rules, &NuevoMatchSettings::default())?;
+    let built_ms = started.elapsed().as_secs_f64() * 1e3;
 
     let file = File::open(capture)?;
     let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {eta}")?;
@@ -93,6 +111,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     winners.count(&classifier, &keys);
     bar.finish_and_clear();
 
+    println!("built in {built_ms:.1} ms");
     print_statistics(&classifier);
     println!(
         "{} IPv4 packets, {} without a rule; {others} other packets",
@@ -107,7 +126,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn print_statistics(classifier: &NuevoMatch<5>) {
+fn print_statistics<I: StartIndex>(classifier: &NuevoMatch<5, I>) {
     let statistics = classifier.statistics();
     println!(
         "{} rules, {:.1} % in iSets, {} bytes",
@@ -121,6 +140,9 @@ fn print_statistics(classifier: &NuevoMatch<5>) {
             "iSet by {}: {} rules in {} buckets of at most {}, index of {} bytes",
             name[set.lane], set.rules, set.buckets, statistics.bucket_rules, set.index_bytes
         );
+        if let Some(error) = set.certified_error {
+            println!("  each prediction is at most {error} buckets away from the right one");
+        }
     }
     println!(
         "remainder: {} rules in {} hash tables",

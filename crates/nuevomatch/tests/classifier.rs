@@ -4,8 +4,8 @@
 
 use proptest::{collection::vec, prelude::*};
 use shunt_nuevomatch::{
-    BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema, LaneFit, NuevoMatch,
-    NuevoMatchSettings, PartitionSettings, PriorityRule,
+    BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema, LaneFit, LinearSegments,
+    NuevoMatch, NuevoMatchSettings, PartitionSettings, PriorityRule, rqrmi::CertifiedModel,
 };
 
 /// The widths of an address, of a field of two lanes, and of a small field.
@@ -375,4 +375,25 @@ fn disjoint_exact_rules_fill_one_iset() {
     assert_eq!((statistics.sets[0].lane, statistics.sets[0].rules), (0, 3000));
     assert!((statistics.coverage() - 1.0).abs() < 1e-9);
     assert!((20 * 3000..80 * 3000).contains(&statistics.bytes), "{statistics:?}");
+}
+
+/// The statistics of a learned index have its certified error, in buckets.
+#[test]
+fn statistics_have_the_error_of_learned_indexes() {
+    let point = |i: u32| {
+        let address = FieldMatch::Exact(u128::from(i.wrapping_mul(0x9e37_79b9)));
+        Rule::new(&schema(), &[address, FieldMatch::Any, FieldMatch::Any], i, i).unwrap()
+    };
+    let rules: Vec<Rule> = (0..3000).map(point).collect();
+    let partition = PartitionSettings { bucket_rules: 1, ..Default::default() };
+    let settings =
+        NuevoMatchSettings { partition, capacity: BucketCapacity::Fixed, ..Default::default() };
+    let tree = build(&rules, &settings).statistics();
+    assert_eq!(tree.sets[0].certified_error, None);
+    let model = NuevoMatch::<4, CertifiedModel>::build(&schema(), &rules, &settings).unwrap();
+    let error = model.statistics().sets[0].certified_error.unwrap();
+    assert!(error <= 128, "{error}");
+    let segments = NuevoMatch::<4, LinearSegments>::build(&schema(), &rules, &settings).unwrap();
+    let error = segments.statistics().sets[0].certified_error.unwrap();
+    assert!(error <= 7, "{error}");
 }

@@ -181,6 +181,11 @@ impl<I: StartIndex> IndexedSet<I> {
         self.index.bytes()
     }
 
+    /// Returns the largest error of a prediction of the index, if it predicts.
+    pub(crate) fn certified_error(&self) -> Option<u32> {
+        self.index.certified_error()
+    }
+
     /// Returns the number of bytes of the iSet, without blocks.
     pub(crate) fn bytes(&self) -> usize {
         self.index.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.runs[..])

@@ -338,6 +338,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
             rules: set.len(),
             buckets: set.buckets_count(),
             index_bytes: set.index_bytes(),
+            certified_error: set.certified_error(),
         });
         let indexes: usize = self.sets.iter().map(IndexedSet::bytes).sum();
         NuevoMatchStatistics {

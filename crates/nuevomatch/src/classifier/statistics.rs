@@ -11,6 +11,10 @@ pub struct SetStatistics {
     pub buckets: usize,
     /// Number of bytes of the index over the starts of buckets.
     pub index_bytes: usize,
+    /// Largest error of a prediction of a learned index, in buckets.
+    ///
+    /// `None`: the index is a search tree, which predicts nothing.
+    pub certified_error: Option<u32>,
 }
 
 /// The sizes of a [`NuevoMatch`](crate::NuevoMatch).

@@ -241,6 +241,10 @@ impl StartIndex for LinearSegments {
             + size_of_val(&*self.lines)
             + size_of_val(&*self.roots)
     }
+
+    fn certified_error(&self) -> Option<u32> {
+        Some(self.error.max())
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,13 @@ pub trait StartIndex: Debug + Send + Sync + Sized {
 
     /// Returns the number of bytes that the index occupies.
     fn bytes(&self) -> usize;
+
+    /// Returns the largest error of a prediction over all keys, in positions.
+    ///
+    /// `None`: the index predicts nothing, as a search tree.
+    fn certified_error(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// Checks the starts that are given to [`StartIndex::build`].

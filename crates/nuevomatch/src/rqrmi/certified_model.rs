@@ -151,4 +151,8 @@ impl StartIndex for CertifiedModel {
     fn bytes(&self) -> usize {
         self.model_bytes() + self.starts.bytes()
     }
+
+    fn certified_error(&self) -> Option<u32> {
+        Some(self.error_max())
+    }
 }
