@@ -1,5 +1,6 @@
 //! Commands for bridges, their rules, and traces of packets.
 
+use shunt_flow::PortNo;
 use shunt_switch::{BridgePortStatus, DatapathReader, RuleStatus};
 
 use super::{
@@ -81,7 +82,8 @@ fn trace_key(methods: &DaemonMethods, key: &str, packet: &[&str]) -> Result<Stri
     let port = port.ok_or_else(|| {
         format!("in_port({in_port}): no such port; dpctl/show lists the ports of the datapath")
     })?;
-    let mut fields = vec![format!("in_port={}", port.number)];
+    // An error shows the flow, with `LOCAL` as port of the host.
+    let mut fields = vec![format!("in_port={}", PortNo::new(port.number))];
     // The headers of a packet replace the headers of the key.
     if packet.is_empty() {
         fields.extend(flow.fields);

@@ -197,6 +197,22 @@ fn events_have_the_objects_of_bridges() {
     assert!(bfd["forwarding"].is_boolean() && bfd["flap_count"].is_u64(), "{bfd}");
 }
 
+/// The port of the host has the name of the standard in all outputs.
+#[test]
+fn every_output_says_local_in_capitals() {
+    let daemon = Daemon::start(&format!("{HTTP}window = true\n[[bridge]]\nname = \"br0\"\n"));
+    for command in ["show", "ports"] {
+        let shown = daemon.answer(&[command]);
+        assert!(shown.contains(" LOCAL "), "{command}: {shown}");
+    }
+    let traced = daemon.answer(&["trace", "br0", "in_port=local,tcp"]);
+    assert!(traced.contains("in_port=LOCAL") && !traced.contains("in_port=local"), "{traced}");
+    let metrics = get(&daemon, "/metrics", "").body;
+    assert!(metrics.contains("number=\"LOCAL\""), "{metrics}");
+    let page = get(&daemon, "/window.js", "").body;
+    assert!(page.contains("\"LOCAL\"") && !page.contains("\"local\""), "the page has another name");
+}
+
 #[test]
 fn the_data_of_the_window_needs_the_token() {
     let folder = tempfile::tempdir().unwrap();
