@@ -98,9 +98,9 @@ impl Foresight {
         }
     }
 
-    /// Passes new flows to all predictors that are not paused, and measures the time of each.
+    /// Passes new flows to all predictors that are not paused.
     ///
-    /// `clock` returns the time since a start of its choice.
+    /// Measures the time of each predictor. `clock` returns the time since a start of its choice.
     pub fn observe_flows(
         &mut self,
         flows: &[NewFlow],

@@ -147,7 +147,7 @@ const LEADS: u32 = 3;
 const RECORDS_MAX: u32 = 256;
 
 impl InstallHistory {
-    /// Creates an empty history with room for all records, so that no record allocates memory.
+    /// Creates an empty history with room for all records.
     fn new() -> Self {
         // Both ends of a trial have a record.
         Self(Vec::with_capacity(RECORDS_MAX as usize + 1))

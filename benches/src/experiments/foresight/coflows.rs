@@ -129,7 +129,9 @@ pub(crate) fn names() -> Vec<&'static str> {
     CHOICES.iter().map(|own| own.name).collect()
 }
 
-/// Returns the coflows that the options select, with the ends of their workload names.
+/// Returns the coflows that the options select.
+///
+/// Each of them has the end of its workload name.
 fn chosen(run: &Run) -> Vec<(&'static CoflowChoice, String)> {
     let is_chosen = |index: usize, own: &CoflowChoice| match run.option("--only") {
         Some(_) => run.chooses("--only", own.name),

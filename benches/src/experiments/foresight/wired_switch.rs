@@ -87,7 +87,9 @@ impl Measured {
         self.first_of_base.iter().sum::<f64>() / self.first_of_base.len().max(1) as f64
     }
 
-    /// Returns the mean latency of the first packets of associated flows, in microseconds.
+    /// Returns the mean latency of the first packets of associated flows.
+    ///
+    /// The unit is microseconds.
     pub(super) fn associated_mean(&self) -> f64 {
         let sum = self.first.iter().sum::<f64>() - self.first_of_base.iter().sum::<f64>();
         sum / self.first.len().saturating_sub(self.first_of_base.len()).max(1) as f64
