@@ -44,7 +44,7 @@ impl TlsIdentity {
         *self.replacement.write() = files;
     }
 
-    /// Returns whether files of another source are used instead of the configured files.
+    /// Returns whether files of another source replace the configured files.
     #[must_use]
     pub fn is_replaced(&self) -> bool {
         self.replacement.read().is_some()

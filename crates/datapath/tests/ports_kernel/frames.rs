@@ -97,7 +97,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(20);
 
 /// Waits until a queue has a packet or is broken, at most for the time `limit`.
 ///
-/// `report` is that of the last receive: no event announces packets that the queue holds.
+/// `report` is the report of the last receive: no event announces packets that the queue holds.
 pub(crate) fn await_packet(queues: &Queues, report: &RxReport, limit: Duration) {
     let limit = if report.must_poll { Duration::ZERO } else { limit };
     let milliseconds = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);

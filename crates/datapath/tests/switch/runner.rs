@@ -97,7 +97,7 @@ fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads
     Threads { pipeline, running, controls, coordinator, changes, acked }
 }
 
-/// Waits until a condition holds, or the time limit is over; returns whether it holds.
+/// Waits until a condition holds; returns whether it held in time.
 #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
 fn holds_in_time(is_true: impl Fn() -> bool) -> bool {
     let start = Instant::now();

@@ -13,7 +13,7 @@ use shunt_datapath::{
 use shunt_flow::{FieldId, testing::PacketBuilder};
 use shunt_gigaflow::ltm::{Next, Tag};
 use shunt_nic::{NicDropReason, NicPortLosses};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::fixture::{NicFixture, REPRESENTORS, frame, rule, with_output};
 
@@ -267,11 +267,11 @@ async fn overrun(fixture: &mut NicFixture, end: usize) {
             fixture.send(end, &frame());
             // The NIC receives each frame, because few of them wait in its receive queue.
             while before + sent >= fixture.traffic.received() + 32 {
-                tokio::task::yield_now().await;
+                sleep(Duration::from_millis(1)).await;
             }
         }
         while fixture.traffic.received() < before + OVERRUN {
-            tokio::task::yield_now().await;
+            sleep(Duration::from_millis(1)).await;
         }
     };
     timeout(Duration::from_secs(20), sending).await.unwrap();
@@ -285,7 +285,7 @@ async fn wait_for_sum(counters: impl Fn() -> (u64, u64), sum: u64) -> (u64, u64)
             if passed + lost == sum {
                 return (passed, lost);
             }
-            tokio::task::yield_now().await;
+            sleep(Duration::from_millis(1)).await;
         }
     };
     timeout(Duration::from_secs(20), waiting).await.unwrap()

@@ -121,7 +121,7 @@ impl WireSubfield {
         (!is_known).then(|| format!("{} is not a field of actions", self.header))
     }
 
-    /// Returns a text if the field lacks the bits, or if actions lack the needed access.
+    /// Returns a text if the field lacks the bits, or if actions lack the access.
     fn mistake(&self, needed: Access) -> Option<String> {
         let field = self.header.find_field()?;
         if self.width == 0 {
