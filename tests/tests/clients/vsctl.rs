@@ -419,6 +419,31 @@ fn a_bad_controller_blocks_no_other() {
     }
 }
 
+/// A controller reads which features the datapath has before it uses them.
+#[test]
+fn datapath_row_has_true_capabilities() {
+    for fixture in DaemonFixture::both("caps") {
+        let _daemon = fixture.start();
+        let create = |kind: &str| {
+            fixture.done(&format!(
+                "-- --id=@d create Datapath datapath_version=1 \
+                 -- set Open_vSwitch . datapaths:{kind}=@d"
+            ))
+        };
+        create("netdev");
+        let shown = fixture.done("--columns=capabilities list Datapath");
+        for entry in ["ct_state=\"false\"", "check_pkt_len=\"true\"", "max_vlan_headers=\"2\""] {
+            assert!(shown.contains(entry), "{shown}");
+        }
+        assert_eq!(shown.matches('=').count(), 27, "{shown}");
+        // There is no datapath of this type.
+        create("other");
+        let shown = fixture.done("--columns=capabilities list Datapath");
+        assert_eq!(shown.matches("ct_state").count(), 1, "{shown}");
+        assert!(shown.contains("{}"), "{shown}");
+    }
+}
+
 /// `fail_mode` adds and removes the rule of the daemon, and no other rules.
 #[test]
 fn fail_mode_decides_about_the_normal_rule() {

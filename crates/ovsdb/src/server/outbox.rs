@@ -43,6 +43,11 @@ impl Outbox {
         let has_room = queued == 0 || queued.saturating_add(length) <= self.bytes_max;
         has_room && self.sender.send(bytes).is_ok()
     }
+
+    /// Returns whether the connection of the client has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
 }
 
 impl ClientQueue {

@@ -439,7 +439,8 @@ impl ServerCore {
     /// Sends a message, as text, to a client; disconnects a client with a full queue.
     pub(super) fn send(&mut self, client: ClientId, text: String) {
         let Some(session) = self.sessions.get(&client) else { return };
-        if !session.outbox.send(text) {
+        // A closed connection has its own reason, and its session ends a moment later.
+        if !session.outbox.send(text) && !session.outbox.is_closed() {
             self.ended.push((client, Disconnect::SlowReader(self.limits.queued_bytes)));
         }
     }

@@ -15,12 +15,13 @@ pub(super) const LOCK: &str = "ovs_vswitchd";
 ///
 /// `db_version` and `ovs_version` are not in the list, because `ovs-ctl` writes them for
 /// `ovsdb-server`.
-pub(super) const TABLES: [FollowedTable; 14] = [
+pub(super) const TABLES: [FollowedTable; 15] = [
     FollowedTable {
         name: "Open_vSwitch",
-        read: &["bridges", "next_cfg", "other_config", "ssl"],
+        read: &["bridges", "datapaths", "next_cfg", "other_config", "ssl"],
         written: &["cur_cfg", "datapath_types", "dpdk_initialized", "dpdk_version", "iface_types"],
     },
+    FollowedTable { name: "Datapath", read: &[], written: &["capabilities"] },
     FollowedTable {
         name: "SSL",
         read: &["bootstrap_ca_cert", "ca_cert", "certificate", "private_key"],

@@ -17,6 +17,7 @@ mod bridge_rows;
 mod changed_rows;
 mod columns;
 mod database;
+mod datapaths;
 mod desired;
 mod desired_update;
 mod exports;

@@ -16,6 +16,7 @@ use super::{
     apply_errors::ApplyErrors,
     bfd::bfd_status,
     bonds::interfaces,
+    datapaths::{capabilities, datapath_rows},
     ignored::{self, IgnoredSettings},
     managers::{Managers, manager_rows, states_differ},
     mirrors::mirrors,
@@ -113,6 +114,9 @@ impl<'a> RowReport<'a> {
                 ("dpdk_version", dpdk.version().map_or_else(Datum::empty, Datum::string)),
             ] {
                 self.set("Open_vSwitch", root, column, value);
+            }
+            for row in datapath_rows(self.snapshot, root) {
+                self.set("Datapath", row, "capabilities", capabilities());
             }
             let next = root.integer("next_cfg").unwrap_or_default();
             self.set("Open_vSwitch", root, "cur_cfg", Datum::integer(next));
