@@ -71,6 +71,7 @@ impl PolledIntervals {
 mod tests {
     use super::*;
 
+    /// Returns a pair of intervals, in microseconds.
     fn pair(desired_min_tx: u64, required_min_rx: u64) -> IntervalPair {
         let ms = Duration::from_millis;
         IntervalPair { desired_min_tx: ms(desired_min_tx), required_min_rx: ms(required_min_rx) }

@@ -259,10 +259,12 @@ mod tests {
 
     use super::*;
 
+    /// Returns an IPv4 address as a value of the trie.
     fn ip(text: &str) -> u128 {
         u128::from(u32::from(text.parse::<std::net::Ipv4Addr>().unwrap())) << 96
     }
 
+    /// Returns a trie of some prefixes.
     fn trie(prefixes: &[(&str, u8)]) -> Trie<u32> {
         let mut trie = Trie::new();
         prefixes.iter().for_each(|(address, length)| trie.insert(ip(address), *length));

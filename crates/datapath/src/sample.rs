@@ -275,6 +275,7 @@ mod tests {
     use super::*;
     use crate::packet::buffer::{BURST, Pool};
 
+    /// Returns a sampler, and the receiver of its samples.
     fn sampler(rate: u32, seed: u64) -> (PacketSampler, SampleReceiver) {
         let rate = NonZeroU32::new(rate).unwrap();
         let bridge = BridgeId::new(1);

@@ -221,10 +221,12 @@ fn own_cpus() -> String {
 mod tests {
     use super::*;
 
+    /// Returns a size of huge pages with some free pages.
     fn size(free: u64) -> HugePageSize {
         HugePageSize { page_kib: 2048, total: 200, free }
     }
 
+    /// Returns the arguments of DPDK for some options.
     fn words(options: &EalOptions, free: u64) -> String {
         arguments(options, &[size(free)]).map_or_else(|error| error.to_string(), |a| a.join(" "))
     }
@@ -243,6 +245,7 @@ mod tests {
         assert!(error.contains("vm.nr_hugepages=228"), "128 pages and those in use: {error}");
     }
 
+    /// Returns options with arguments of the operator.
     fn extra(words: &[&str]) -> EalOptions {
         let extra_args = words.iter().map(|word| (*word).to_owned()).collect();
         EalOptions { extra_args, ..EalOptions::default() }

@@ -266,6 +266,7 @@ mod tests {
     use super::*;
     use crate::{FieldId, FlowKey, FlowMask};
 
+    /// Returns a key with two values.
     fn key(source: u8, target: u8) -> FlowKey {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::Ipv4Src, u128::from(source));

@@ -377,12 +377,14 @@ mod tests {
     use super::*;
     use crate::ltm::Tag;
 
+    /// Returns a mask of whole fields.
     fn mask(fields: &[FieldId]) -> FlowMask {
         let mut mask = FlowMask::EMPTY;
         fields.iter().for_each(|field| mask.add_field(*field));
         mask
     }
 
+    /// Returns the capabilities of a small device.
     fn capabilities() -> OffloadCapabilities {
         OffloadCapabilities {
             stage_entries: [8, 8].into(),
@@ -400,6 +402,7 @@ mod tests {
         }
     }
 
+    /// Returns a rule that the device can hold.
     fn rule() -> LtmRule {
         LtmRule {
             tag: Tag::new(255),

@@ -345,6 +345,7 @@ pub const SEGMENTS_MAX: usize = 128;
 mod tests {
     use super::*;
 
+    /// Returns the outline of a traversal with some steps.
     fn outline(steps: u16) -> TraversalOutline {
         let mut outline = TraversalOutline::new();
         outline.begin(StateId::new(0));

@@ -252,6 +252,7 @@ pub const TAG_BITS_MAX: u8 = 24;
 mod tests {
     use super::*;
 
+    /// Returns a tag space without tags.
     fn space(reuse: Reuse) -> TagSpace {
         TagSpace::new(1, reuse, 7)
     }

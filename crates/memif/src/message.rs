@@ -335,6 +335,7 @@ mod tests {
 
     use super::*;
 
+    /// Generates messages.
     fn messages() -> impl Strategy<Value = MemifMessage> {
         let numbers = any::<(u16, u16, u16, u16, u16, u8)>();
         let hello =

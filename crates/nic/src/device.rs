@@ -152,11 +152,13 @@ mod tests {
         encode(&Program::default(), &Ports::default(), stage, &rule).unwrap()
     }
 
+    /// Returns an update of a table entry.
     fn update(kind: Type, entry: TableEntry) -> Update {
         let entity = Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
         Update { r#type: kind.into(), entity: Some(entity) }
     }
 
+    /// Returns a device, and the chain that it changes.
     fn device() -> (NicDevice, Arc<Mutex<NicChain>>) {
         let chain = NicChain::new(Program::default(), NicLimits::default(), 7);
         let chain = Arc::new(Mutex::new(chain));

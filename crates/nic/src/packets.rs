@@ -268,6 +268,7 @@ mod tests {
         }
     }
 
+    /// Generates the headers of a packet.
     fn headers() -> impl Strategy<Value = TestHeaders> {
         let network = prop_oneof![
             any::<[[u8; 4]; 2]>().prop_map(AddressPair::V4),

@@ -190,6 +190,7 @@ mod tests {
 
     use super::*;
 
+    /// Generates a rule.
     fn rule() -> impl Strategy<Value = AclRule> {
         let numbers = (0_u32..8, 1_u32..5, 1_u32..100);
         let address = || (0_u32..4, 30_u8..33);
@@ -212,6 +213,7 @@ mod tests {
         )
     }
 
+    /// Returns the value of the best rule, by comparing all rules.
     fn expected(rules: &[AclRule], category: usize, key: &[u32; 5]) -> u32 {
         let is_inside =
             |(low, high): (u16, u16), port: u32| (u32::from(low)..=u32::from(high)).contains(&port);
@@ -231,6 +233,7 @@ mod tests {
         best.map_or(0, |rule| rule.userdata)
     }
 
+    /// Compares the classifier with the list of rules.
     fn check(classifier: &AclClassifier, rules: &[AclRule], keys: &[[u32; 5]]) {
         let mut results = vec![7; keys.len() * 3];
         classifier.classify(keys, &mut results);

@@ -216,10 +216,12 @@ mod tests {
 
     use super::*;
 
+    /// Returns the schema of a key with several fields.
     fn schema() -> KeySchema {
         KeySchema::new(&[48, 16, 0]).unwrap()
     }
 
+    /// Returns a rule that matches one field.
     fn rule(field: FieldMatch) -> Result<PriorityRule<4>, Error> {
         PriorityRule::new(&schema(), &[field, FieldMatch::Any, FieldMatch::Any], 1, 2)
     }

@@ -382,6 +382,7 @@ mod tests {
 
     use super::*;
 
+    /// Checks actions behind a match.
     fn check(matching: &str, apply: Vec<Action>) -> Result<(), ErrorCode> {
         check_rule(matching, Instructions { apply: apply.into(), ..Instructions::default() })
     }
@@ -409,6 +410,7 @@ mod tests {
         check_flow_mod(&flow_mod, AbsentFields::Refused).map_err(|refusal| refusal.code())
     }
 
+    /// Returns the action that sets a field.
     fn set(field: FieldId) -> Action {
         Action::SetField { field, value: 1, mask: field.value_max() }
     }

@@ -49,6 +49,7 @@ impl Framer {
 mod tests {
     use super::*;
 
+    /// Returns an echo request with a length of payload.
     fn echo(payload: usize) -> Vec<u8> {
         let length = u16::try_from(Header::LEN + payload).unwrap();
         let header = Header { version: 4, kind: 2, length, xid: crate::message::Xid::new(7) };

@@ -125,6 +125,7 @@ mod tests {
         Arc::clone(punt.continuation.as_ref().unwrap())
     }
 
+    /// Returns a pipeline with a bridge.
     fn pipeline() -> Pipeline {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BridgeId::new(1), BridgeSettings::default());

@@ -169,6 +169,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the messages in chunks of a stream.
     fn messages(chunks: &[&[u8]]) -> Result<Vec<Value>, FramingError> {
         let mut framer = JsonFramer::new(1000);
         let mut messages = Vec::new();

@@ -375,6 +375,7 @@ mod tests {
     use super::*;
     use crate::program::Program;
 
+    /// Returns the schema of a program.
     fn schema(stages: u8, size: u32) -> Schema {
         let program = Program::new(stages, size).unwrap();
         Schema::read(&program.p4info()).unwrap()

@@ -17,6 +17,7 @@ fn write_capture(packets: &Packets) -> Vec<u8> {
     writer.into_inner()
 }
 
+/// Reads the packets of a file.
 fn read(bytes: &[u8]) -> Result<Packets, PcapError> {
     let mut reader = PcapReader::new("x.pcap", bytes)?;
     let mut packets = Vec::new();
@@ -26,6 +27,7 @@ fn read(bytes: &[u8]) -> Result<Packets, PcapError> {
     Ok(packets)
 }
 
+/// Generates packets.
 fn packets() -> impl Strategy<Value = Packets> {
     let frame = prop::collection::vec(any::<u8>(), 0..100);
     prop::collection::vec((0_u64..u64::from(u32::MAX) * SECOND_NS, frame), 0..8)

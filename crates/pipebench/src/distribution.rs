@@ -177,6 +177,7 @@ mod tests {
     /// Number of samples of which the tests take the mean.
     const DRAWS: u32 = 100_000;
 
+    /// Returns the mean of many random numbers.
     fn mean(mut draw: impl FnMut(&mut RandomStream) -> f64) -> f64 {
         let mut stream = Seed::new(3).stream("mean");
         (0..DRAWS).map(|_| draw(&mut stream)).sum::<f64>() / f64::from(DRAWS)

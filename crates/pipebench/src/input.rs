@@ -197,6 +197,7 @@ fn probable_source(path: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    /// Returns the error of a file with some bytes.
     fn message(bytes: &[u8]) -> String {
         Input::of("x", bytes.to_vec()).unwrap_err().to_string()
     }

@@ -339,6 +339,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a file in memory.
     fn file(length: u64, flags: MFdFlags) -> File {
         let file = File::from(memfd_create(c"mapping", flags).unwrap());
         file.set_len(length).unwrap();

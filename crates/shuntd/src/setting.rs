@@ -456,6 +456,7 @@ mod tests {
 
     use super::*;
 
+    /// Splits a text into words.
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }

@@ -207,6 +207,7 @@ fn is_empty(path: &Path) -> bool {
 mod tests {
     use super::*;
 
+    /// Parses the options of TLS.
     fn options(text: &str) -> TlsOptions {
         toml::from_str(text).unwrap()
     }

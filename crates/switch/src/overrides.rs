@@ -52,6 +52,7 @@ mod tests {
         switch.override_setting("packets.vlan_limit", None).await.unwrap()
     }
 
+    /// Returns a configuration with a VLAN limit.
     fn limit(vlan_limit: u8) -> Config {
         let mut config = Config::default();
         config.packets.vlan_limit = vlan_limit;

@@ -286,6 +286,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the bytes of a header.
     fn header(request: u32, flags: u32, length: u32) -> [u8; MessageHeader::BYTES] {
         let mut bytes = [0; MessageHeader::BYTES];
         for (to, from) in

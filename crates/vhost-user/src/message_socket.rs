@@ -163,6 +163,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the two ends of a connection.
     fn sockets() -> (UnixStream, MessageSocket) {
         let (front_end, own) = UnixStream::pair().unwrap();
         (front_end, MessageSocket::new(own).unwrap())

@@ -187,6 +187,7 @@ mod tests {
         testing::{any_packet, packet},
     };
 
+    /// Returns the addresses of a frame between two hosts.
     fn addresses() -> BfdAddresses {
         BfdAddresses {
             source_mac: [0xfa, 0x96, 0x65, 0xdc, 0xf2, 0x36],

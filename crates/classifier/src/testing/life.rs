@@ -95,6 +95,7 @@ enum MaskBits {
 }
 
 impl MaskBits {
+    /// Returns the value of a field.
     fn of(self, field: FieldId) -> u128 {
         let width = u32::from(field.width());
         match self {

@@ -107,12 +107,14 @@ pub fn match_rule(packet: &mut FlowKey, matching: &Match) {
     }
 }
 
+/// Returns random masks that differ from each other.
 fn masks(count: usize, random: &mut SplitMix64) -> Vec<SparseMask> {
     let mut seen = HashSet::new();
     let masks = std::iter::repeat_with(|| SparseMask::from(&mask(random)));
     masks.filter(|mask| seen.insert(mask.clone())).take(count).collect()
 }
 
+/// Returns a random mask.
 fn mask(random: &mut SplitMix64) -> FlowMask {
     let mut mask = FlowMask::EMPTY;
     mask.add_field(FieldId::EthType);
@@ -145,6 +147,7 @@ fn add_access(mask: &mut FlowMask, random: &mut SplitMix64) {
     }
 }
 
+/// Returns a random flow key.
 fn key(random: &mut SplitMix64) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::InPort, u128::from(1 + random.draw() % 16));

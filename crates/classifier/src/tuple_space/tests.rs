@@ -23,10 +23,12 @@ struct TableWithOracle {
 }
 
 impl TableWithOracle {
+    /// Applies operations to an empty table.
     fn of(ops: &[TableOp]) -> Self {
         Self::with(TupleSpace::new(7), ops)
     }
 
+    /// Applies operations to a table.
     fn with(table: TupleSpace<u64>, ops: &[TableOp]) -> Self {
         let mut tested = Self {
             table,
@@ -40,6 +42,7 @@ impl TableWithOracle {
         tested
     }
 
+    /// Applies an operation to the table and to the list of rules.
     fn apply(&mut self, op: &TableOp) {
         match op {
             TableOp::Insert(matching, priority) => {
@@ -83,11 +86,13 @@ impl TableWithOracle {
         (!living.is_empty()).then(|| self.end(*index.get(&living)))
     }
 
+    /// Returns the positions of the rules that were not removed.
     fn living(&self) -> Vec<usize> {
         let is_living = |position: &usize| self.rules[*position].2.removed().is_none();
         (0..self.rules.len()).filter(is_living).collect()
     }
 
+    /// Ends the rule at a position with the newest version.
     fn end(&mut self, position: usize) -> (Match, Rank) {
         let (matching, rank, lifetime) = &mut self.rules[position];
         lifetime.end(Some(self.version));
@@ -139,6 +144,7 @@ fn answers(
     (answers.collect(), mask)
 }
 
+/// Generates flow keys.
 fn keys() -> impl Strategy<Value = Vec<FlowKey>> {
     prop::collection::vec(testing::key(), 1..12)
 }

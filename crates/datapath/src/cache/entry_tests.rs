@@ -45,6 +45,7 @@ enum Op {
     Reclaim,
 }
 
+/// Generates operations on a cache.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         4 => Just(Op::Insert),
@@ -71,12 +72,14 @@ struct Model {
 const LIMIT: usize = 6;
 
 impl Model {
+    /// Adds a credit to the counts of a traversal's rules.
     fn credit(credited: &mut BTreeMap<u64, (u64, u64)>, traversal: &Traversal, credit: Credit) {
         let own = credited.entry(number_of(traversal)).or_default();
         own.0 += credit.packets;
         own.1 += credit.bytes;
     }
 
+    /// Runs an operation on the cache and on the model.
     fn run(&mut self, op: Op) {
         self.now += 1;
         let now = Time::from_nanoseconds(self.now);
@@ -126,6 +129,7 @@ impl Model {
         }
     }
 
+    /// Compares the live entries with the model.
     fn check(&self) {
         let entries = &self.entries;
         assert_eq!(entries.len(), self.live.len());

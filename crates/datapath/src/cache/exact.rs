@@ -262,6 +262,7 @@ mod tests {
     use super::*;
     use shunt_flow::{FieldId, PortNo};
 
+    /// Returns the key of a flow.
     fn key(flow: u64) -> FlowKey {
         let mut key = FlowKey::ZERO;
         key.set_bridge(1);
@@ -270,10 +271,12 @@ mod tests {
         key
     }
 
+    /// Returns a reference to the entry in a slot.
     fn entry(slot: u32) -> EntryRef {
         EntryRef { slot, generation: 0 }
     }
 
+    /// Looks up one key.
     fn find(cache: &ExactCache, hasher: &KeyHasher, key: &FlowKey) -> Option<EntryRef> {
         cache.candidate(ExactCache::hash(hasher, key)).and_then(|line| cache.confirm(line, key))
     }

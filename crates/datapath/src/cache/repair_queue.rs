@@ -76,6 +76,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a reference to the entry in a slot.
     const fn entry(slot: u32) -> EntryRef {
         EntryRef { slot, generation: 0 }
     }

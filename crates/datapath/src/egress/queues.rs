@@ -204,12 +204,14 @@ mod tests {
         (0..2_usize, packets, prop_oneof![Just(0), 0..3_000_000_u64])
     }
 
+    /// Returns a packet with a length and a number.
     fn packet(pool: &mut Pool, length: usize, number: u64) -> Packet {
         let mut packet = pool.take(length, DatapathPort::new(1)).unwrap();
         packet.frame_mut()[..8].copy_from_slice(&number.to_be_bytes());
         packet
     }
 
+    /// Returns the number of a packet.
     fn number(packet: &Packet) -> u64 {
         u64::from_be_bytes(packet.frame()[..8].try_into().unwrap())
     }

@@ -76,6 +76,7 @@ mod acting_thread {
     }
 
     impl CoordinatorFixture {
+        /// Returns the fixture of an engine.
         fn of(engine: Engine) -> Self {
             let waker = Arc::new(Waker::new().unwrap());
             waker.prepare_park();

@@ -248,6 +248,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the id of the entry in a slot.
     const fn entry(slot: u32) -> EntryId {
         EntryId { owner: OwnerId(0), slot, generation: 0 }
     }

@@ -88,6 +88,7 @@ mod tests {
     use super::*;
     use crate::evict::{mailbox::Invalidation, owner::LearnSeq};
 
+    /// Returns an invalidation without entries.
     fn invalidation(version: u64) -> Invalidation {
         let entry = EntryId { owner: OwnerId(0), slot: version as u32, generation: 0 };
         Invalidation {

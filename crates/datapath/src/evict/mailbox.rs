@@ -154,6 +154,7 @@ mod tests {
     use super::*;
     use shunt_pipeline::OwnerId;
 
+    /// Returns an invalidation of one entry.
     fn invalidation(version: u64, slot: u32, seq: u64) -> Invalidation {
         let entry = EntryId { owner: OwnerId(0), slot, generation: 0 };
         Invalidation {

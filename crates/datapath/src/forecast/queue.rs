@@ -126,6 +126,7 @@ mod tests {
 
     const SOURCE: ForecastSource = ForecastSource::Successor;
 
+    /// Adds a forecast with a confidence in percent.
     fn push(queue: &mut ForecastQueue, counters: &Arc<ForecastCounters>, percent: u8) {
         let forecast = Forecast {
             key: SparseKey::from(&FlowKey::ZERO),

@@ -19,6 +19,7 @@ fn packet(flow: u16) -> FlowKey {
     key
 }
 
+/// Returns the time after some seconds.
 const fn seconds(seconds: u64) -> Time {
     Time::from_nanoseconds(seconds * 1_000_000_000)
 }
@@ -170,6 +171,7 @@ enum Op {
     Scan { seconds: u64 },
 }
 
+/// Generates an operation on a cache of flows.
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (0..40_u16, 60..1500_u64).prop_map(|(flow, bytes)| Op::Count { flow, bytes }),

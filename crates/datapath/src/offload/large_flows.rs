@@ -88,6 +88,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// Returns a reference to the LTM entry in a slot.
     fn entry(slot: u32) -> LtmEntryRef {
         LtmEntryRef { slot, generation: 0 }
     }

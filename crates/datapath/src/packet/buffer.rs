@@ -318,12 +318,14 @@ mod tests {
 
     const PORT: DatapathPort = DatapathPort::new(7);
 
+    /// Returns a packet with a frame.
     fn packet(pool: &mut Pool, frame: &[u8]) -> Packet {
         let mut packet = pool.take(frame.len(), PORT).unwrap();
         packet.frame_mut().copy_from_slice(frame);
         packet
     }
 
+    /// Returns the metadata of a partial checksum.
     fn partial(start: u16) -> VirtioHeader {
         VirtioHeader {
             needs_checksum: true,

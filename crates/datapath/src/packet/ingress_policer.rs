@@ -92,6 +92,7 @@ mod tests {
         Time::from_nanoseconds(microseconds * 1000)
     }
 
+    /// Returns a policer with full buckets.
     fn policer(limits: IngressPolicing) -> IngressPolicer {
         IngressPolicer::new(limits, Time::ZERO).unwrap()
     }

@@ -336,6 +336,7 @@ mod tests {
 
     use super::*;
 
+    /// Generates the metadata of a packet.
     fn offloads() -> impl Strategy<Value = VirtioHeader> {
         any::<(bool, bool, u8, u16, u16, u16, u16)>().prop_map(
             |(needs_checksum, data_valid, gso_type, gso_size, header_length, start, offset)| {

@@ -102,6 +102,7 @@ mod tests {
         getifaddrs().unwrap().filter_map(address).collect()
     }
 
+    /// Returns the devices and addresses that were found.
     fn found() -> BTreeSet<(String, IpAddr)> {
         let device = |index| if_indextoname(index).unwrap().into_string().unwrap();
         let all = DeviceAddress::all().unwrap().into_iter();

@@ -203,6 +203,7 @@ mod tests {
         message
     }
 
+    /// Returns a netlink message with a result.
     fn result(kind: u16, code: i32) -> Vec<u8> {
         message(kind, SEQUENCE, &code.to_ne_bytes())
     }

@@ -67,6 +67,7 @@ mod tests {
     /// Attribute of a link: the name of its queue discipline.
     const IFLA_QDISC: u16 = 6;
 
+    /// Asks the kernel for the queueing discipline of a device.
     fn qdisc(device: c_uint) -> Option<Vec<u8>> {
         Some(LinkMessage::ask(device)?.find_attribute(IFLA_QDISC)?.to_vec())
     }

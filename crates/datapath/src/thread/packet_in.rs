@@ -105,6 +105,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a punt to a receiver.
     fn punt(receiver: PuntReceiver) -> Arc<Punt> {
         Arc::new(Punt {
             receiver,

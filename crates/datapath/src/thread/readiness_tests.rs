@@ -20,6 +20,7 @@ enum Event {
     Remove(usize),
 }
 
+/// Generates an event of a receive queue.
 fn event() -> impl Strategy<Value = Event> {
     let source = prop_oneof![
         4 => Just(ReadySource::Descriptor),
@@ -115,6 +116,7 @@ impl Model {
         received
     }
 
+    /// Applies an event to the list and to the model.
     fn apply(&mut self, event: Event) {
         let count = self.queues.len();
         match event {

@@ -162,6 +162,7 @@ mod tests {
 
     const INGRESS: DatapathPort = DatapathPort::new(1);
 
+    /// Returns an output to a port.
     fn output(port: u32) -> DatapathAction {
         let port = DatapathPort::new(port);
         DatapathAction::Output {
@@ -172,6 +173,7 @@ mod tests {
         }
     }
 
+    /// Returns the egress of a packet with some actions.
     fn outcome(actions: &[DatapathAction]) -> (SampledEgress, Option<u16>) {
         let mut key = FlowKey::ZERO;
         key.set_field(FieldId::VlanTci, 0x1005);

@@ -142,6 +142,7 @@ mod tests {
     const FIRST: TrainingRequest =
         TrainingRequest { tables: TABLES, version: Version::new(1), reclaimed: Version::ZERO };
 
+    /// Returns the time after some milliseconds.
     fn at(milliseconds: u64) -> Time {
         Time::ZERO.after(Duration::from_millis(milliseconds))
     }

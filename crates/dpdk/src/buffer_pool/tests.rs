@@ -8,6 +8,7 @@ use crate::{
     BurstEnd, DeviceSettings, DpdkDevice, DpdkSender, Eal, EalOptions, FrameOffload, HugePages,
 };
 
+/// Starts DPDK without huge pages.
 fn eal() -> Eal {
     let options = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };
     Eal::start(&options).unwrap()

@@ -85,6 +85,7 @@ mod tests {
     use super::*;
     use crate::ipfix::{FlowDirection, FlowTransport, ObservationPoint};
 
+    /// Returns the key of a flow.
     fn key(number: u32) -> IpfixFlowKey {
         IpfixFlowKey {
             observed_at: ObservationPoint::default(),
@@ -100,6 +101,7 @@ mod tests {
         }
     }
 
+    /// Returns the counts of one sample.
     const fn sample(now_ms: u64) -> IpfixCounts {
         IpfixCounts {
             packets: 1,

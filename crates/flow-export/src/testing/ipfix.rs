@@ -85,6 +85,7 @@ impl IpfixDecoder {
         Some(DecodedIpfix { time, sequence, domain, templates, records })
     }
 
+    /// Decodes a template.
     fn template(&mut self, rest: &mut &[u8], has_scope: bool) -> Option<()> {
         let (template, count) = (half(rest)?, half(rest)?);
         if has_scope && half(rest)? == 0 || template < 256 || count == 0 {
@@ -105,6 +106,7 @@ impl IpfixDecoder {
         known.is_none_or(|known| known == elements).then_some(())
     }
 
+    /// Decodes a record of a template.
     fn record(&self, template: u16, rest: &mut &[u8]) -> Option<DecodedIpfixRecord> {
         let (mut values, mut of_enterprises) = (BTreeMap::new(), BTreeMap::new());
         for element in self.templates.get(&template)? {

@@ -49,6 +49,7 @@ pub fn decode_netflow(datagram: &[u8]) -> Option<DecodedNetflow> {
     rest.is_empty().then_some(DecodedNetflow { header, records })
 }
 
+/// Decodes a flow record.
 fn record(rest: &mut &[u8]) -> Option<NetflowRecord> {
     let (source, destination, next_hop) = (word(rest)?, word(rest)?, word(rest)?);
     let (input, output) = (half(rest)?, half(rest)?);
@@ -78,6 +79,7 @@ fn record(rest: &mut &[u8]) -> Option<NetflowRecord> {
     })
 }
 
+/// Takes a byte.
 fn byte(rest: &mut &[u8]) -> Option<u8> {
     take(rest, 1)?.first().copied()
 }

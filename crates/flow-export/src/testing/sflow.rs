@@ -82,6 +82,7 @@ pub fn decode_sflow(datagram: &[u8]) -> Option<DecodedDatagram> {
     rest.is_empty().then_some(DecodedDatagram { address, sub_agent, sequence, uptime_ms, samples })
 }
 
+/// Decodes a sample.
 fn sample(rest: &mut &[u8]) -> Option<DecodedSample> {
     let format = word(rest)?;
     let body = opaque(rest)?;
@@ -102,6 +103,7 @@ fn sample(rest: &mut &[u8]) -> Option<DecodedSample> {
     body.is_empty().then_some(DecodedSample { format, words, records })
 }
 
+/// Takes bytes after their length.
 fn opaque(rest: &mut &[u8]) -> Option<Vec<u8>> {
     let length = word(rest)? as usize;
     let bytes = take(rest, length)?.to_vec();

@@ -98,6 +98,7 @@ impl ExtensionSet {
 mod tests {
     use super::*;
 
+    /// Returns the bits of a chain of extension headers.
     fn bits(chain: &[u8]) -> u64 {
         let mut set = ExtensionSet::default();
         chain.iter().take_while(|protocol| set.add(**protocol)).for_each(drop);

@@ -8,6 +8,7 @@ use crate::{
     testing::{any_match, field_bits, fuzz_oxm, matching::assert_survives},
 };
 
+/// Encodes a match.
 fn wire(matching: &Match) -> Vec<u8> {
     let mut out = Vec::new();
     encode_match(matching, &mut out);

@@ -52,6 +52,7 @@ fn checksum_offset(frame: &[u8]) -> Option<usize> {
     Some(layers.transport()? + offset)
 }
 
+/// Returns the checksum at an offset.
 fn checksum(frame: &[u8], offset: usize) -> u16 {
     u16::from_be_bytes([frame[offset], frame[offset + 1]])
 }

@@ -27,10 +27,12 @@ impl PortNames for TwoPorts {
     }
 }
 
+/// Parses a match without names of ports.
 fn read(text: &str) -> Result<Match, MatchError> {
     parse_match(text, &NoPortNames)
 }
 
+/// Parses a match, and formats it again.
 fn canonical(text: &str) -> String {
     match read(text) {
         Ok(matching) => {

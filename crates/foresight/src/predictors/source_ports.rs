@@ -165,6 +165,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(1);
 
+    /// Returns the ends of a flow of a client.
     fn flow(source: u128, source_port: u128) -> FlowEnds {
         FlowEnds {
             bridge: 1,
@@ -177,6 +178,7 @@ mod tests {
         }
     }
 
+    /// Returns a table after flows with some source ports.
     fn table(ports: &[u128]) -> SourcePortTable {
         let mut table = SourcePortTable::new(8);
         ports.iter().for_each(|port| table.observe(&flow(1, *port)));

@@ -142,6 +142,7 @@ fn add(counts: &mut ByTag, tag: Tag, count: u128) {
 mod tests {
     use super::*;
 
+    /// Returns the tags of an LTM entry.
     fn link(stage: u8, tag: u32, next: Option<u32>) -> CoverageLink {
         let next = next.map_or(Next::End, |next| Next::Tag(Tag::new(next)));
         let stage = StageId::new(stage).expect("a stage");

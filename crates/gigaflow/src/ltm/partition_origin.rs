@@ -88,6 +88,7 @@ mod tests {
         }
     }
 
+    /// Returns the origin of the partition into some rules.
     fn origin(rules: &[LtmRule]) -> PartitionOrigin {
         let stage = |number| StageId::new(number).expect("a stage");
         let first_table = |number: u8| Some((BridgeId::new(1), TableId::new(number)?));

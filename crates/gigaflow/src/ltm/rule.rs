@@ -227,6 +227,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a rule with some actions.
     fn rule(actions: Vec<DatapathAction>) -> LtmRule {
         LtmRule {
             tag: Tag::new(0),
@@ -238,6 +239,7 @@ mod tests {
         }
     }
 
+    /// Returns a match of some fields.
     fn set(fields: &[(FieldId, u128)]) -> Match {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         for (field, value) in fields {
@@ -295,6 +297,7 @@ mod tests {
         assert_eq!(plain.rewrite, set(&[(ttl, 9), (port, 3)]));
     }
 
+    /// Returns an output to a port.
     fn output() -> DatapathAction {
         let port = DatapathPort::new(2);
         DatapathAction::Output {

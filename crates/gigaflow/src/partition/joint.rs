@@ -139,6 +139,7 @@ mod tests {
         })
     }
 
+    /// Generates a seed.
     fn seed() -> impl Strategy<Value = u64> {
         prop_oneof![0..4_u64, any::<u64>()]
     }

@@ -264,6 +264,7 @@ mod tests {
     /// The words of the test keys. Each has bits in both halves.
     const WORDS: [usize; 6] = [3, 40, 64, 65, 70, 80];
 
+    /// Generates a word with few values.
     fn bits() -> impl Strategy<Value = u64> {
         prop_oneof![
             Just(0),
@@ -274,16 +275,19 @@ mod tests {
         ]
     }
 
+    /// Generates the words of a key.
     fn words(strategy: impl Strategy<Value = u64>) -> impl Strategy<Value = Vec<u64>> {
         prop::collection::vec(strategy, WORDS.len())
     }
 
+    /// Returns a key with some words.
     fn key(words: &[u64]) -> FlowKey {
         let mut key = FlowKey::ZERO;
         WORDS.iter().zip(words).for_each(|(word, value)| key.words_mut()[*word] = *value);
         key
     }
 
+    /// Returns a mask with some words.
     fn mask(words: &[u64]) -> SparseMask {
         let mut mask = FlowMask::EMPTY;
         WORDS.iter().zip(words).for_each(|(word, bits)| mask.words_mut()[*word] = *bits);

@@ -142,6 +142,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a row of a group.
     fn row(priority: u16, rule: u64) -> GroupRow {
         GroupRow::decided(Priority::new(priority), RuleId::new(rule))
     }

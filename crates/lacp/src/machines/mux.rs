@@ -160,6 +160,7 @@ mod tests {
         Some(Selected::Aggregation(aggregation))
     }
 
+    /// Returns the time after some milliseconds.
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }

@@ -166,6 +166,7 @@ mod tests {
         LacpInfo { system, key: number, port_priority: 9, port: number, state }
     }
 
+    /// Returns the time after some seconds.
     fn seconds(count: u64) -> Duration {
         Duration::from_secs(count)
     }

@@ -80,6 +80,7 @@ const LACPDUS_PER_SECOND: usize = 3;
 mod tests {
     use super::*;
 
+    /// Returns the time after some milliseconds.
     fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
     }

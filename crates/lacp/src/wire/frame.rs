@@ -104,6 +104,7 @@ mod tests {
     use super::*;
     use crate::{LacpInfo, LacpState, SystemId};
 
+    /// Generates the information about an actor or partner.
     fn info() -> impl Strategy<Value = LacpInfo> {
         any::<(u16, [u8; 6], u16, u16, u16, u8)>().prop_map(
             |(priority, mac, key, port_priority, port, state)| {
@@ -129,6 +130,7 @@ mod tests {
         prop_oneof![lacpdu, marker]
     }
 
+    /// Returns the frame of an LACPDU.
     fn lacpdu() -> Vec<u8> {
         SlowFrame::Lacpdu(Lacpdu::default()).emit([2; 6])
     }

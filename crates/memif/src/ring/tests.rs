@@ -15,6 +15,7 @@ fn send(ring: &mut TransmitRing, frame: &[u8]) -> MemifPut {
     put
 }
 
+/// Receives at most `max` frames.
 fn receive(ring: &mut ReceiveRing, max: usize) -> Vec<Vec<u8>> {
     let mut sink = RingFrames::default();
     let (taken, result) = ring.take_frames(max, &mut sink);
@@ -30,6 +31,7 @@ enum RingStep {
     Receive(usize),
 }
 
+/// Generates steps of both ends of a ring.
 fn steps() -> impl Strategy<Value = Vec<RingStep>> {
     let step = prop_oneof![
         prop::collection::vec(1_u16..400, 0..5).prop_map(RingStep::Send),

@@ -24,6 +24,7 @@ enum FuzzedSession {
 }
 
 impl FuzzedSession {
+    /// Handles a message in the role of the session.
     fn handle(
         &mut self,
         message: MemifMessage,

@@ -27,6 +27,7 @@ use crate::{
 struct RawPeer(OwnedFd);
 
 impl RawPeer {
+    /// Connects to a socket as a client.
     fn connect(path: &Path) -> Self {
         let own =
             socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
@@ -72,11 +73,13 @@ impl RawPeer {
     }
 }
 
+/// Returns a message that chooses an interface.
 fn init() -> MemifMessage {
     let (version, name) = (VERSION, "garbage".to_owned());
     MemifMessage::Init(InitMessage { version, id: 0, mode: 0, secret: [0; 24], name })
 }
 
+/// Returns an eventfd.
 fn event() -> EventFd {
     EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap()
 }

@@ -21,6 +21,7 @@ fn socket() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// Returns the options of an interface.
 fn options(socket: &Path, role: MemifRole) -> MemifOptions {
     MemifOptions { role, ring_log2: 6, ..MemifOptions::new(socket) }
 }

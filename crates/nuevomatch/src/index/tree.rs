@@ -82,10 +82,12 @@ mod tests {
 
     use super::*;
 
+    /// Returns the position of a key, by comparing all starts.
     fn expected(starts: &[u32], key: u32) -> usize {
         starts.partition_point(|start| *start <= key) - 1
     }
 
+    /// Compares the tree with the list of starts.
     fn check(starts: &[u32], keys: &[u32]) {
         for instructions in InstructionSet::all() {
             let tree = StaticTree::with_instructions(starts, instructions);

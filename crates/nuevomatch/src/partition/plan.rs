@@ -189,6 +189,7 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
 mod tests {
     use super::*;
 
+    /// Returns the number of rules that an iSet could hold at most.
     fn bound(ranges: &[(u32, u32)], width: u8, capacity: usize) -> usize {
         let widths = [width];
         let planner = IsetPlanner::new(&widths, ranges.len(), |rule, _| ranges[rule as usize]);

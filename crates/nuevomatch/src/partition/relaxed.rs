@@ -158,6 +158,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the buckets of some ranges.
     fn cover(ranges: &[(u32, u32)], capacity: usize, fill: usize) -> LaneCover {
         let key = |(low, high): &(u32, u32)| u64::from(*low) << 32 | u64::from(!*high);
         let mut sorted: Vec<(u64, u32)> = ranges.iter().map(key).zip(0..).collect();
@@ -180,6 +181,7 @@ mod tests {
         best[last as usize + 1]
     }
 
+    /// Checks the sizes and the order of the buckets.
     fn check(ranges: &[(u32, u32)], cover: &LaneCover, capacity: usize) {
         let mut first = 0;
         let starts: Vec<u32> = cover.buckets.iter().map(|(start, _)| *start).collect();

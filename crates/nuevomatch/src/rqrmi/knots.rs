@@ -64,6 +64,7 @@ fn farthest_point(points: &[TrainingPoint], first: usize, last: usize) -> Farthe
 mod tests {
     use super::*;
 
+    /// Returns training points with some targets.
     fn points(targets: &[f64]) -> Vec<TrainingPoint> {
         let point =
             |(key, target): (usize, &f64)| TrainingPoint { key: key as f64, target: *target };

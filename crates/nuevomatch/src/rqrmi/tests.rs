@@ -21,6 +21,7 @@ fn quick_settings(seed: u64) -> TrainingSettings {
     TrainingSettings { seed, samples: 320, attempts_max: 2, ..TrainingSettings::default() }
 }
 
+/// Trains a model on some starts.
 fn train(starts: &[u32], settings: TrainingSettings) -> Model {
     Model::train(starts.to_vec(), settings).unwrap()
 }

@@ -21,6 +21,7 @@ fn value() -> impl Strategy<Value = u32> {
     ]
 }
 
+/// Generates a range of a lane.
 fn range(width: u8, only_prefixes: bool) -> impl Strategy<Value = (u32, u32)> {
     let max = lane_max(width);
     (value(), value(), 0_u32..33).prop_map(move |(a, b, free)| {
@@ -34,6 +35,7 @@ fn range(width: u8, only_prefixes: bool) -> impl Strategy<Value = (u32, u32)> {
     })
 }
 
+/// Generates a rule.
 fn rule<const N: usize>(
     widths: [u8; N],
     [prefixes, masks]: [[bool; N]; 2],
@@ -56,6 +58,7 @@ fn rule<const N: usize>(
 /// Buckets of rules, and keys that are corners of rules or any values.
 type MatchCase<const N: usize> = (Vec<Vec<PriorityRule<N>>>, Vec<[u32; N]>);
 
+/// Generates buckets of rules, and keys.
 fn case<const N: usize>(
     widths: [u8; N],
     kinds: [[bool; N]; 2],
@@ -91,6 +94,7 @@ enum CasePriorities {
     Any,
 }
 
+/// Generates the kinds of priorities of rules.
 fn priorities() -> impl Strategy<Value = CasePriorities> {
     prop::sample::select(vec![
         CasePriorities::None,
@@ -99,6 +103,7 @@ fn priorities() -> impl Strategy<Value = CasePriorities> {
     ])
 }
 
+/// Compares all instruction sets with plain code.
 fn check<const N: usize>(
     widths: [u8; N],
     priorities: CasePriorities,

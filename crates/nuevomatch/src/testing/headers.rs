@@ -11,6 +11,7 @@ impl RandomWords {
         Self(seed)
     }
 
+    /// Returns the next random number.
     const fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -60,6 +61,7 @@ impl<'a> HeaderStream<'a> {
         headers.iter_mut().for_each(|header| *header = self.header());
     }
 
+    /// Returns a random IPv4 5-tuple.
     fn header(&mut self) -> [u32; 5] {
         let kind = self.random.word() % 8;
         if self.rules.is_empty() || kind == 0 {

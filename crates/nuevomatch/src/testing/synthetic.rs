@@ -58,6 +58,7 @@ impl SyntheticSet {
         (0..count).map(&mut rule).collect()
     }
 
+    /// Returns a random rule.
     fn rule(self, networks: &[u32], random: &mut RandomWords, value: u32) -> BoxRule<5> {
         let lengths = self.lengths();
         let source = address(networks, lengths.source, random);
@@ -68,6 +69,7 @@ impl SyntheticSet {
         BoxRule { low: lanes.map(|(low, _)| low), high: lanes.map(|(_, high)| high), value }
     }
 
+    /// Returns the prefix lengths of the addresses.
     const fn lengths(self) -> AddressLengths {
         let (source, destination): (&[u32], &[u32]) = match self {
             Self::AccessList => (&[0, 16, 24, 24, 28, 32], &[21, 24, 28, 30, 32, 32, 32]),
@@ -77,6 +79,7 @@ impl SyntheticSet {
         AddressLengths { source, destination }
     }
 
+    /// Returns random ranges of ports.
     fn ports(self, random: &mut RandomWords) -> [(u32, u32); 2] {
         let any = (0, 0xffff);
         let mut exact = || {

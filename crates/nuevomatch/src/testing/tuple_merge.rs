@@ -98,6 +98,7 @@ impl<const N: usize> TupleMerge<N> {
 }
 
 impl<const N: usize> MergedTable<N> {
+    /// Returns the masked key.
     #[inline]
     fn masked(&self, key: &[u32; N]) -> [u32; N] {
         std::array::from_fn(|lane| key[lane] & self.tuple[lane])
@@ -122,6 +123,7 @@ impl<const N: usize> MergedTable<N> {
     }
 }
 
+/// Returns the rank of a rule.
 const fn order<const N: usize>(rule: &PriorityRule<N>) -> (u32, u32) {
     (rule.priority(), rule.value())
 }

@@ -58,6 +58,7 @@ mod tests {
     /// The result of an agreement on OpenFlow 1.3.
     const AGREED: VersionNegotiation = VersionNegotiation::Agreed(Codec::V13);
 
+    /// Returns the result of the negotiation with a hello.
     fn agreement(hello: Hello) -> VersionNegotiation {
         let frame = Codec::NEWEST.encode(Xid::NONE, &Message::Hello(hello)).unwrap();
         agreement_on(&frame)

@@ -250,6 +250,7 @@ mod tests {
 
     const BRIDGE: BridgeId = BridgeId::new(1);
 
+    /// Returns a pipeline with a bridge.
     fn tables() -> Pipeline {
         let pipeline = Pipeline::new(0);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());

@@ -121,6 +121,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns two connected streams.
     fn pair() -> (ReadInterestStream, tokio::net::UnixStream) {
         let (near, far) = tokio::net::UnixStream::pair().unwrap();
         (ReadInterestStream::new(near).unwrap(), far)

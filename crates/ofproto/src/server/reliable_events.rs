@@ -119,6 +119,7 @@ mod tests {
         testing::MemoryHost,
     };
 
+    /// Returns an event.
     fn event() -> ControllerEvent {
         let host = MemoryHost::new(|| shunt_pipeline::Time::ZERO);
         let port = host.ports().remove(0);

@@ -62,12 +62,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TestClient<S> {
         Some(self.1.decode(&frame).unwrap().1)
     }
 
+    /// Sends a message; returns the next message.
     async fn request(&mut self, message: &Message) -> Option<Message> {
         self.send(message).await;
         self.receive().await
     }
 }
 
+/// Returns a host in memory, and its OpenFlow server.
 fn bridge() -> (Arc<MemoryHost>, OpenFlowServer<MemoryHost>) {
     let began = tokio::time::Instant::now();
     let host = Arc::new(MemoryHost::new(move || Time::ZERO.after(began.elapsed())));

@@ -141,10 +141,12 @@ impl MemoryHost {
         }
     }
 
+    /// Sends an event to the controllers.
     fn report(&self, event: ControllerEvent) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
     }
 
+    /// Passes a change to the flow monitors.
     fn publish(&self, change: &Change) -> Version {
         self.monitors.record(change);
         if self.prompt.load(Ordering::Relaxed) {
@@ -378,6 +380,7 @@ fn key(packet: &PacketOut) -> FlowKey {
     key
 }
 
+/// Returns a port with a number and a name.
 fn port((number, name): (u32, &str)) -> PortInfo {
     let mac = [0xaa, 0x55, 0xaa, 0x55, 0, number.to_be_bytes()[3]];
     PortInfo { name: name.to_owned(), mac, ..PortInfo::datapath(number) }

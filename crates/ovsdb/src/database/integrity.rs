@@ -396,6 +396,7 @@ mod tests {
         (ports, queues).prop_map(|(ports, queues)| TwoRows { ports, queues })
     }
 
+    /// Returns a UUID with a number.
     fn uuid(number: u8) -> RowUuid {
         RowUuid::from_bits(number.into())
     }

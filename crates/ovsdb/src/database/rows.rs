@@ -120,6 +120,7 @@ mod tests {
         RowUuid::from_bits(u128::from(number) << 120)
     }
 
+    /// Returns a row with a number.
     fn row(number: u8) -> Arc<Row> {
         Arc::new(Row { uuid: uuid(number), version: RowUuid::NIL, values: Vec::new() })
     }

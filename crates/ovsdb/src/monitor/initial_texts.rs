@@ -197,6 +197,7 @@ mod tests {
         RowUuid::from_bits(u128::from(number) << 120)
     }
 
+    /// Applies a change to a database.
     fn apply(database: &mut Database, change: &Change) {
         let (table, _) = database.schema().find_table("Interface").unwrap();
         let (mut set, _) = database.begin();

@@ -191,10 +191,12 @@ mod tests {
         r#"{"comment":"ovs-vsctl","op":"comment"}],"id":4}"#,
     );
 
+    /// Parses a message by this parser.
     fn parse(text: &[u8]) -> Result<Value, String> {
         ClientMessage::parse(text).map(ClientMessage::into_json).map_err(|error| error.to_string())
     }
 
+    /// Parses a message by `serde_json`.
     fn reference(text: &[u8]) -> Result<Value, String> {
         serde_json::from_slice(text).map_err(|error| error.to_string())
     }
@@ -295,6 +297,7 @@ mod tests {
             Self { core, queue, _ended: ended }
         }
 
+        /// Handles a message; returns the replies.
         fn receive(&mut self, message: ClientMessage) -> Vec<String> {
             self.core.receive_message(ClientId(1), message);
             let replies = std::iter::from_fn(|| self.queue.try_next());

@@ -152,15 +152,18 @@ mod tests {
 
     use super::*;
 
+    /// Parses the type of a column.
     fn kind(text: &str) -> ColumnType {
         ColumnType::from_json(&serde_json::from_str(text).unwrap()).unwrap()
     }
 
+    /// Generates a set.
     fn set() -> impl Strategy<Value = Datum> {
         proptest::collection::vec(0..6_i64, 0..6)
             .prop_map(|atoms| Datum::set(atoms.into_iter().map(Atom::Integer)))
     }
 
+    /// Generates a map.
     fn map() -> impl Strategy<Value = Datum> {
         let pairs = proptest::collection::vec((0..6_i64, 0..3_i64), 0..6);
         pairs.prop_map(|pairs| {

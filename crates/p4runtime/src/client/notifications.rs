@@ -100,6 +100,7 @@ impl NotificationReceiver {
 mod tests {
     use super::*;
 
+    /// Returns the notification of a packet-in.
     fn packet() -> Notification {
         let (payload, ingress_port, reason, miss_tag, last_stage) = (Vec::new(), 1, 0, 0, 0);
         Notification::Packet(DevicePacket { payload, ingress_port, reason, miss_tag, last_stage })

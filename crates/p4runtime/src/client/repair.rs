@@ -183,6 +183,7 @@ mod tests {
         partition::StageId,
     };
 
+    /// Returns a table entry.
     fn entry(table_id: u32, priority: i32, name: u64) -> TableEntry {
         TableEntry { table_id, priority, controller_metadata: name, ..TableEntry::default() }
     }

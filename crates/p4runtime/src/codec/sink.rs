@@ -133,6 +133,7 @@ mod tests {
         FieldId::Metadata,
     ];
 
+    /// Generates matches.
     fn matches() -> impl Strategy<Value = Match> {
         let field = (prop::sample::select(FIELDS), any::<u128>(), any::<u128>());
         prop::collection::vec(field, 0..6).prop_map(|fields| {
@@ -145,6 +146,7 @@ mod tests {
         })
     }
 
+    /// Generates rules.
     fn rules() -> impl Strategy<Value = LtmRule> {
         let ends = (any::<bool>(), prop::option::of(0u32..2));
         (matches(), matches(), 0u32..70_000, 0u16..300, ends).prop_map(

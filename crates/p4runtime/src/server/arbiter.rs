@@ -187,6 +187,7 @@ mod tests {
     /// The name of the default role.
     const ROLE: &str = "";
 
+    /// Returns the stream of each notice, and if it is or has a primary.
     fn summary(notices: &[RoleNotice]) -> Vec<(u64, bool, bool)> {
         notices.iter().map(|a| (a.stream.0, a.is_primary, a.has_primary)).collect()
     }

@@ -290,6 +290,7 @@ mod tests {
         partition::StageId,
     };
 
+    /// Returns a table entry with a number.
     fn entry(number: u32) -> TableEntry {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::Ipv4Dst, number.into());
@@ -337,6 +338,7 @@ mod tests {
         (state, stream, receiver)
     }
 
+    /// Lets the time pass until a second.
     fn tick(state: &mut ServiceState, second: u64) {
         let now = Duration::from_secs(second);
         state.tick(ClockReading { steady: now, day: now });

@@ -129,6 +129,7 @@ mod tests {
     use super::*;
     use crate::wire::p4::v1::{IdleTimeoutNotification, PacketIn};
 
+    /// Returns a packet-in of some bytes.
     fn packet(bytes: usize) -> Update {
         Update::Packet(PacketIn { payload: vec![0; bytes], metadata: Vec::new() })
     }

@@ -14,12 +14,14 @@ use super::{
     parse,
 };
 
+/// Generates bytes.
 fn bytes() -> impl Strategy<Value = Bytes> {
     // Some values are long enough for a two-byte length.
     prop_oneof![8 => prop::collection::vec(any::<u8>(), 0..17), 1 => Just(vec![7; 200])]
         .prop_map(Bytes::from)
 }
 
+/// Generates match fields.
 fn fields() -> impl Strategy<Value = FieldMatch> {
     let kind = prop_oneof![
         4 => bytes().prop_map(|value| FieldMatchType::Exact(Exact { value })),
@@ -63,6 +65,7 @@ fn plain() -> impl Strategy<Value = TableEntry> {
     })
 }
 
+/// Generates table entries.
 fn entries() -> impl Strategy<Value = TableEntry> {
     let counter = (any::<i64>(), any::<i64>())
         .prop_map(|(byte_count, packet_count)| CounterData { byte_count, packet_count });
@@ -83,10 +86,12 @@ fn entries() -> impl Strategy<Value = TableEntry> {
     })
 }
 
+/// Returns a table entry as an entity.
 fn entity(entry: TableEntry) -> Entity {
     Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) }
 }
 
+/// Generates write requests.
 fn requests(entry: impl Strategy<Value = TableEntry>) -> impl Strategy<Value = WriteRequest> {
     let update =
         (0i32..5, entry).prop_map(|(r#type, entry)| Update { r#type, entity: Some(entity(entry)) });

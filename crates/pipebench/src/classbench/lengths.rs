@@ -169,6 +169,7 @@ mod tests {
     use super::*;
     use crate::Seed;
 
+    /// Returns a distribution with one pair of lengths.
     fn spike(total: usize, source: usize) -> Lengths {
         let mut lengths = Lengths::empty();
         lengths.set_total(total, 1.0);

@@ -8,18 +8,21 @@ use crate::{
     traffic::{CollectivePattern, FlowSizes, Gaps, Locality, PacketSizes, UpdateKind},
 };
 
+/// Generates the sources of rules.
 fn sources() -> impl Strategy<Value = SourceName> {
     let words =
         SOURCES.iter().map(|source| source.word).chain(["./own.json", "filters/mine.rules"]);
     select(words.collect::<Vec<_>>()).prop_map(|word| SourceName::find(word).unwrap())
 }
 
+/// Generates distributions of flow sizes.
 fn sizes() -> impl Strategy<Value = FlowSizes> {
     let zipf = (0_u16..=300).prop_map(|hundredths| FlowSizes::Zipf { hundredths });
     let words = [FlowSizes::Caida, FlowSizes::Mawi, FlowSizes::Campus, FlowSizes::Hadoop];
     prop_oneof![select(words.to_vec()), Just(FlowSizes::Search), Just(FlowSizes::Fixed), zipf]
 }
 
+/// Generates names of workloads.
 fn names() -> impl Strategy<Value = WorkloadName> {
     let bytes = prop_oneof![
         Just(PacketSizes::Imix),

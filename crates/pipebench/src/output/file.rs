@@ -142,6 +142,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the names of the files in a folder.
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

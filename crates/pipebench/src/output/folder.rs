@@ -86,6 +86,7 @@ mod tests {
 
     const MANIFEST: &str = "manifest";
 
+    /// Returns the names of the files in a folder.
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

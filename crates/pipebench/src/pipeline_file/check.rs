@@ -187,6 +187,7 @@ mod tests {
     use super::*;
     use crate::{PipelineError, pipeline_file::BUILTIN};
 
+    /// Parses a file with some tables, edges, and one traversal.
     fn file(tables: &str, edges: &str, path: &[u8]) -> Result<PipelineFile, PipelineError> {
         let tables: Vec<String> = tables
             .split(' ')

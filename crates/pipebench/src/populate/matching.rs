@@ -163,6 +163,7 @@ mod tests {
     use super::*;
     use crate::classbench::read_filters;
 
+    /// Returns the matches of a filter in some fields, as texts.
     fn texts(line: &str, fields: &[&str]) -> Vec<String> {
         let filter = read_filters(line).unwrap()[0];
         let rule = BaseRule { filter, eth_src: 0x0200_0000_0001, eth_dst: 2 };

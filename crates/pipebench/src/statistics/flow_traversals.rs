@@ -266,6 +266,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a flow to an address and port.
     fn flow(address: u32, port: u16) -> Flow {
         let mut key = FlowKey::ZERO;
         key.set_in_port(PortNo::new(1));

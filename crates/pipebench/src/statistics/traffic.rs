@@ -182,6 +182,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the statistics of some packets.
     fn of(packets: &[(u64, u32, u32)]) -> TrafficStatistics {
         let mut statistics = TrafficStatistics::default();
         packets.iter().for_each(|(time, flow, bytes)| statistics.add(*time, *flow, *bytes));

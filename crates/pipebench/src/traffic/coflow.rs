@@ -352,6 +352,7 @@ mod tests {
         coflows(20_000, coflowiness, Locality::Low, None, Seed::new(1)).unwrap()
     }
 
+    /// Returns the addresses of a flow.
     fn endpoints(flow: &Flow) -> (u128, u128) {
         let key = flow.key();
         (key.field(FieldId::Ipv4Src), key.field(FieldId::Ipv4Dst))

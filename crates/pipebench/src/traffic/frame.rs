@@ -340,6 +340,7 @@ mod tests {
         key
     }
 
+    /// Returns the frame of a key.
     fn frame(key: &FlowKey, length: usize) -> Vec<u8> {
         let mut frame = Vec::new();
         write_frame(key, length, &mut frame).unwrap();

@@ -337,10 +337,12 @@ mod tests {
     use super::*;
     use crate::Seed;
 
+    /// Returns the span of one value.
     fn exact(field: FieldId, value: u128) -> Span {
         Span { field, low: value, high: value }
     }
 
+    /// Returns a class of flows with some groups of fields.
     fn class(groups: Vec<FieldGroup>) -> FlowClass {
         FlowClass {
             name: "a".to_owned(),

@@ -243,6 +243,7 @@ mod tests {
     use super::*;
     use crate::traffic::{gaps::Gaps, sizes::PacketSizes};
 
+    /// Returns the schedule of some flows.
     fn schedule(appearances: Vec<Appearance>, seed: u64) -> Schedule {
         let gaps = Gaps::Poisson.sampler(1_000_000).unwrap();
         let lengths = PacketSizes::Imix.sampler().unwrap();

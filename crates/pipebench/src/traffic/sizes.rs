@@ -279,6 +279,7 @@ mod tests {
         sizes.draw(flows, &mut Seed::new(1).stream("sizes")).unwrap()
     }
 
+    /// Returns the mean of sizes.
     fn mean(sizes: &[u32]) -> f64 {
         let sum: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
         sum as f64 / sizes.len() as f64

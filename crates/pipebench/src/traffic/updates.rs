@@ -204,6 +204,7 @@ mod tests {
     use super::*;
     use crate::Seed;
 
+    /// Returns a plan of rule changes.
     fn plan(kind: UpdateKind, period_ms: u64, tables: &[u8], lasts_ms: u64) -> UpdatePlan {
         let mut stream = Seed::new(1).stream("updates");
         let times = [period_ms, lasts_ms].map(Duration::from_millis);

@@ -316,6 +316,7 @@ fn schedule_seed(name: &WorkloadName) -> Seed {
 mod tests {
     use super::*;
 
+    /// Generates the workload with a name.
     fn workload(name: &str) -> Result<Workload, WorkloadError> {
         Workload::of(&name.parse().unwrap(), &Progress::hidden())
     }

@@ -64,6 +64,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the time after some seconds.
     fn at(second: u64) -> Time {
         Time::ZERO.after(Duration::from_secs(second))
     }

@@ -164,6 +164,7 @@ mod tests {
         ForgetFor(u32),
     }
 
+    /// Generates an operation on learned ages.
     fn op() -> impl Strategy<Value = AgesOp> {
         prop_oneof![
             4 => (0..20u8, 1..4u32).prop_map(|(key, port)| AgesOp::Learn(key, port)),

@@ -415,6 +415,7 @@ mod tests {
     /// Maximum number of addresses in the table.
     const ROOM: usize = 2;
 
+    /// Learns an address on a port; returns the number of changes.
     fn seen(table: &mut MacTable, last: u8, port: u32, second: u64) -> usize {
         let mac = [2, 0, 0, 0, 0, last];
         let observation = MacObservation {
@@ -428,6 +429,7 @@ mod tests {
         table.learn(&observation, ROOM, Version::new(second + 1), at(second)).len()
     }
 
+    /// Returns the time after some seconds.
     fn at(second: u64) -> Time {
         Time::ZERO.after(Duration::from_secs(second))
     }

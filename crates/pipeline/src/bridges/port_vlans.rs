@@ -201,6 +201,7 @@ impl PortVlans {
 mod tests {
     use super::*;
 
+    /// Returns the VLANs of a port with a mode.
     fn port(mode: VlanMode) -> PortVlans {
         PortVlans { mode, trunks: Some([0, 10, 20].into()), ..PortVlans::default() }
     }

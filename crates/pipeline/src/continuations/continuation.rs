@@ -257,6 +257,7 @@ mod tests {
     use super::*;
     use crate::tables::flow_mod::FlowModCommand;
 
+    /// Returns the state of a packet in a bridge.
     fn frozen(bridge: u16) -> FrozenState {
         FrozenState {
             bridge: BridgeId::new(bridge),

@@ -209,6 +209,7 @@ mod tests {
 
     const BRIDGE: BridgeId = BridgeId::new(1);
 
+    /// Returns a pipeline with a bridge.
     fn pipeline() -> Pipeline {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());

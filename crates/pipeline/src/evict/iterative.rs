@@ -88,6 +88,7 @@ mod tests {
     use super::*;
     use crate::testing::{CheckedPipeline, cases, draw, generate, runner, visible};
 
+    /// Returns the id of the entry in a slot.
     fn entry(slot: usize) -> EntryId {
         let slot = u32::try_from(slot).expect("few entries");
         EntryId { owner: OwnerId(0), slot, generation: 0 }

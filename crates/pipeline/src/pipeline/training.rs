@@ -376,6 +376,7 @@ mod tests {
         lengths.map(|(source, destination)| nested_match(source, destination)).collect()
     }
 
+    /// Applies a command to rules with some matches.
     fn change(pipeline: &Pipeline, command: FlowModCommand, matches: &[String]) {
         let actions = if command == FlowModCommand::Add { ",actions=drop" } else { "" };
         let request =

@@ -113,6 +113,7 @@ mod tests {
         Delete(usize),
     }
 
+    /// Generates an operation on a table.
     fn op() -> impl Strategy<Value = EvictableOp> {
         prop_oneof![
             4 => (0u16..2, 0u64..9, 0u64..9).prop_map(|(one, two, three)| EvictableOp::Add(one, two, three)),
@@ -122,6 +123,7 @@ mod tests {
         ]
     }
 
+    /// Returns the addition of a rule.
     fn request(number: usize, importance: u16, idle: u64, hard: u64) -> FlowMod {
         let text = format!(
             "table=0,reg0={number},idle_timeout={idle},hard_timeout={hard},importance={importance},\

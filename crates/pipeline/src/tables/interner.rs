@@ -69,6 +69,7 @@ mod tests {
     use super::*;
     use crate::id::TableId;
 
+    /// Returns instructions that continue in a table.
     fn instructions(table: usize) -> Instructions {
         Instructions {
             goto: TableId::new(u8::try_from(table % 200).ok().unwrap_or(0)),
@@ -77,6 +78,7 @@ mod tests {
         }
     }
 
+    /// Returns a match of bits of a word.
     fn matching(word: usize, bits: u64) -> Match {
         let mut mask = FlowMask::EMPTY;
         mask.words_mut()[word] = bits;

@@ -108,6 +108,7 @@ impl CheckedPipeline {
         checked
     }
 
+    /// Returns a pipeline and a model without rules.
     fn empty() -> Self {
         let mut checked =
             Self { pipeline: Arc::new(Pipeline::new(1)), model: NetworkModel::default() };
@@ -298,6 +299,7 @@ impl CheckedPipeline {
         }
     }
 
+    /// Compares the result of requests with the model's result.
     fn compare(
         &mut self,
         id: BridgeId,
@@ -334,6 +336,7 @@ impl CheckedPipeline {
         self.execute(traversal, key).effects
     }
 
+    /// Executes the actions of a traversal on a packet.
     fn execute(&self, traversal: &Traversal, key: &FlowKey) -> Execution<'_> {
         let tables = (&*self.pipeline, self.model.parsed_max);
         let mut execution = Execution::new(Some(tables), self.model.ingress(key));

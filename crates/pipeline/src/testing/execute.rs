@@ -96,6 +96,7 @@ impl<'p> Execution<'p> {
         }
     }
 
+    /// Executes a list of actions.
     fn list(&mut self, actions: &[DatapathAction], frame: &mut Frame, key: &FlowKey) {
         for action in actions {
             if let RemainingActions::Skip = self.step(action, frame, key) {
@@ -104,6 +105,7 @@ impl<'p> Execution<'p> {
         }
     }
 
+    /// Executes one action.
     fn step(
         &mut self,
         action: &DatapathAction,
@@ -150,11 +152,13 @@ impl<'p> Execution<'p> {
         RemainingActions::Run
     }
 
+    /// Records an outcome.
     fn emit(&mut self, outcome: Outcome) {
         self.has_emitted = true;
         self.effects.outcomes.push(outcome);
     }
 
+    /// Continues with a recirculated packet.
     #[expect(clippy::expect_used, reason = "only an execution with tables resumes a packet")]
     fn resume(&mut self, frame: &Frame, key: &FlowKey, continuation: &Arc<Continuation>) {
         let (pipeline, parsed_max) =
@@ -181,6 +185,7 @@ fn full_meter(meter: &Meter) -> Meter {
     Meter::new(meter.id, meter.bridge, meter.config.clone(), Time::ZERO)
 }
 
+/// Lowers the DSCP by some drop precedences.
 fn remark(frame: &mut Frame, levels: u8) {
     if let Some(dscp) = frame.dscp() {
         let raised = raise_drop_precedence(u8::try_from(dscp).unwrap_or(0), levels);
@@ -188,6 +193,7 @@ fn remark(frame: &mut Frame, levels: u8) {
     }
 }
 
+/// Applies an action that changes the frame.
 fn change(action: &DatapathAction, frame: &mut Frame) {
     /// The word of a key that has the VLAN tags.
     const VLAN: usize = word::VLAN as usize;

@@ -190,10 +190,12 @@ impl Frame {
     }
 }
 
+/// Returns the lower 16 bits of a word.
 fn low(word: u64) -> u16 {
     u16::try_from(word & 0xffff).unwrap_or_default()
 }
 
+/// Returns the lower 32 bits of a word: a label stack entry.
 fn entry(word: u64) -> u32 {
     u32::try_from(word & 0xffff_ffff).unwrap_or_default()
 }

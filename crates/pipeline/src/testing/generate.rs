@@ -211,6 +211,7 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
     })
 }
 
+/// Generates the configuration of a port.
 fn config() -> impl Strategy<Value = PortConfig> {
     let rarely = || prop::bool::weighted(0.04);
     let flags = (rarely(), rarely(), rarely(), rarely(), prop::bool::weighted(0.2));
@@ -341,6 +342,7 @@ fn table_miss_of(table: TableId) -> impl Strategy<Value = FlowMod> {
     table_miss().prop_map(move |request| FlowMod { table: TableSelector::One(table), ..request })
 }
 
+/// Generates the addition of a rule.
 fn rule() -> impl Strategy<Value = FlowMod> {
     let timeouts = (select(vec![0u64, 0, 2, 5]), select(vec![0u64, 0, 3, 7]));
     let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.1));
@@ -408,6 +410,7 @@ pub fn action() -> impl Strategy<Value = Action> {
     })
 }
 
+/// Generates an action without nested actions.
 fn leaf() -> impl Strategy<Value = Action> {
     prop_oneof![8 => plain_action(), 1 => groups::action()]
 }
@@ -446,6 +449,7 @@ fn plain_action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Generates a `controller` action.
 fn controller() -> impl Strategy<Value = ControllerAction> {
     let reason = select(vec![PacketInReason::Action, PacketInReason::InvalidTtl]);
     let meter = option::weighted(0.3, groups::meter());
@@ -470,6 +474,7 @@ fn set_field() -> impl Strategy<Value = Action> {
     })
 }
 
+/// Generates a `load` action.
 fn load() -> impl Strategy<Value = Action> {
     (subfield(), 0u64..8).prop_map(|(target, value)| {
         let value = if target.width < 3 { value & 1 } else { value };
@@ -484,6 +489,7 @@ fn move_bits() -> impl Strategy<Value = Action> {
     })
 }
 
+/// Generates a subfield.
 fn subfield() -> impl Strategy<Value = Subfield> {
     let fields = select(WRITTEN).prop_map(|(field, _)| field);
     (fields, any::<Index>(), any::<Index>()).prop_map(|(field, offset, width)| {
@@ -509,6 +515,7 @@ fn any_port() -> impl Strategy<Value = PortNo> {
     prop_oneof![3 => (1u32..=6).prop_map(PortNo::new), 1 => select(reserved)]
 }
 
+/// Generates the id of a table.
 fn table() -> impl Strategy<Value = TableId> {
     (0u8..4).prop_filter_map("a table", TableId::new)
 }

@@ -281,6 +281,7 @@ impl NetworkModel {
         }
     }
 
+    /// Applies a flow-mod to the model.
     fn apply(
         &mut self,
         id: BridgeId,
@@ -335,6 +336,7 @@ impl NetworkModel {
         matching
     }
 
+    /// Adds a rule to the model.
     fn add(
         &mut self,
         bridge: BridgeId,
@@ -384,6 +386,7 @@ impl NetworkModel {
     }
 }
 
+/// Modifies rules of the model.
 fn modify(tables: &mut Tables, request: &FlowMod, now: Time) -> Result<(), FlowModError> {
     if let TableSelector::One(table) = request.table {
         leads_up(request, table)?;
@@ -425,6 +428,7 @@ fn revision_of(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
 
 /// Returns the tables and cookies of `learn` actions with `delete_learned`.
 fn owned_by_learns(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
+    /// Collects the tables and cookies of `learn` actions that own their rules.
     fn collect(actions: &[Action], owned: &mut BTreeSet<(TableId, Cookie)>) {
         for action in actions {
             match action {

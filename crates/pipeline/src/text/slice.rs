@@ -222,6 +222,7 @@ pub(super) const ARROW: &str = ")->";
 mod tests {
     use super::*;
 
+    /// Returns the names and arguments of items.
     fn items(text: &str) -> Vec<(&str, Option<&str>)> {
         let items = TextSlice::whole(text).items().map(Result::unwrap);
         items.map(|item| (item.name.text(), item.argument.map(TextSlice::text))).collect()

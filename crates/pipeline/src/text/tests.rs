@@ -135,6 +135,7 @@ fn words() -> Vec<&'static str> {
     marks.into_iter().chain(ACTIONS.iter().copied()).chain(fields).collect()
 }
 
+/// Returns the problem of the text of a rule.
 fn problem(command: FlowModCommand, text: &str) -> RuleTextProblem {
     parse_rule(command, text, &NoPortNames).unwrap_err().problem
 }

@@ -232,6 +232,7 @@ fn rate(count: u64, seconds: u32, digits: usize) -> String {
 mod tests {
     use super::*;
 
+    /// Returns totals with a number for `xlate_actions`.
     fn of(total: u64) -> CounterTotals {
         [("xlate_actions".to_owned(), total), ("packet_in".to_owned(), 0)].into()
     }

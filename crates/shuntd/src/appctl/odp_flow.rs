@@ -213,6 +213,7 @@ fn syntax_error(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Returns the fields of a datapath flow as text.
     fn fields(text: &str) -> String {
         OdpFlow::parse(text).map_or_else(|error| error, |flow| flow.fields.join(","))
     }

@@ -75,6 +75,7 @@ mod tests {
     /// which no operator uses.
     const DEBUGGING: &[&str] = &["dpif-dummy/", "netdev-dummy/", "time/"];
 
+    /// Reads a file of the repository.
     fn file(path: &str) -> String {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

@@ -247,6 +247,7 @@ mod tests {
         setting,
     };
 
+    /// Splits a text into words.
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }

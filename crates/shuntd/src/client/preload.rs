@@ -349,6 +349,7 @@ mod tests {
         assert!(nic.result().is_ok());
     }
 
+    /// Returns the flows of a file, or the error.
     fn request(file: &Path, in_port: Option<&'static str>) -> Result<BTreeSet<String>, String> {
         flows_of(PreloadRequest { bridge: "br0", file, in_port, seconds: 1, percent: 100 })
     }

@@ -141,6 +141,7 @@ fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
 mod tests {
     use super::*;
 
+    /// Parses the options of the HTTP server.
     fn options(text: &str) -> HttpOptions {
         toml::from_str(text).unwrap()
     }

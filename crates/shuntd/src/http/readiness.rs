@@ -107,6 +107,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the status of a port.
     fn port(name: &str, link: &str, problem: Option<&str>) -> BridgePortStatus {
         BridgePortStatus {
             bridge: "br0".to_owned(),

@@ -113,6 +113,7 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef-._~+/=";
 
+    /// Returns a valid token.
     fn token() -> BearerToken {
         BearerToken::parse(&format!(" {TOKEN}\n"), String::new()).ok().unwrap()
     }

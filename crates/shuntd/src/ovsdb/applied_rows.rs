@@ -115,6 +115,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a desired state with some ports.
     fn state(ports: &[String]) -> DesiredState {
         let options = BridgeOptions { name: "br0".to_owned(), ..BridgeOptions::default() };
         let port = |name: &String| {
@@ -125,6 +126,7 @@ mod tests {
         DesiredState { settings: None, bridges }
     }
 
+    /// Returns the names of the ports of a state.
     fn names(state: &DesiredState) -> Vec<&str> {
         let ports = state.bridges.iter().flat_map(|bridge| &bridge.ports);
         ports.map(|port| port.options.name.as_str()).collect()

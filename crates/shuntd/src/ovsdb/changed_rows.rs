@@ -186,6 +186,7 @@ mod tests {
             Self { handle, interface: one.0, port: one.1 }
         }
 
+        /// Returns a snapshot of the database.
         async fn rows(&self) -> DatabaseSnapshot {
             self.handle.snapshot().await.unwrap()
         }

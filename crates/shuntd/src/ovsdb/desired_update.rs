@@ -136,6 +136,7 @@ mod tests {
     struct Numbers(u64);
 
     impl Numbers {
+        /// Returns a random number below `end`.
         fn below(&mut self, end: usize) -> usize {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
@@ -143,6 +144,7 @@ mod tests {
             usize::try_from(self.0 % u64::try_from(end).unwrap()).unwrap()
         }
 
+        /// Returns a random element.
         fn choose<T: Clone>(&mut self, all: &[T]) -> T {
             all[self.below(all.len())].clone()
         }
@@ -164,6 +166,7 @@ mod tests {
             Self { handle, root, bridges }
         }
 
+        /// Returns a snapshot of the database.
         async fn rows(&self) -> DatabaseSnapshot {
             self.handle.snapshot().await.unwrap()
         }

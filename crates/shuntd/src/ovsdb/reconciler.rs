@@ -396,6 +396,7 @@ mod tests {
         DesiredBridges::of(&rows, PortReadings::default())
     }
 
+    /// Returns the report about one object.
     fn report(object: ObjectId, outcome: ObjectOutcome) -> ApplyReport {
         let mut report = ApplyReport::default();
         report.objects.push(ObjectReport { object, change: String::new(), outcome });
@@ -434,6 +435,7 @@ mod tests {
     /// The ports of the test, none of which needs a device.
     const NAMES: [&str; 4] = ["p0", "p1", "p2", "p3"];
 
+    /// Inserts the row of an interface.
     fn interface(rows: &mut RowTransaction, name: &str) -> RowUuid {
         let columns = [("name", Datum::string(name)), ("type", Datum::string("null"))];
         rows.insert("Interface", columns)

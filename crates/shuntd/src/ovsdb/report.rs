@@ -372,6 +372,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the status of a bridge with some targets.
     fn bridge(targets: &[&str]) -> BridgeStatus {
         let controllers = targets.iter().map(|target| ControllerStatus {
             target: (*target).to_owned(),

@@ -211,6 +211,7 @@ mod tests {
 
     use super::*;
 
+    /// Starts a switch.
     async fn switch(run_dir: Option<&Path>) -> Arc<Switch> {
         let run_dir = run_dir.map(Path::to_owned);
         Arc::new(Switch::start(&Config::default(), run_dir, 1).await.unwrap())
@@ -346,6 +347,7 @@ mod tests {
         })
     }
 
+    /// Returns the column with a target.
     fn target(target: &str) -> (&'static str, Datum) {
         ("targets", Datum::string(target))
     }

@@ -213,6 +213,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the sum of the shares in a text.
     fn shares(text: &str) -> u64 {
         let counters = ["exact match", "megaflow", "gigaflow", "tables", "translated"];
         let of = |line: &str| {

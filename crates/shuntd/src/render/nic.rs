@@ -148,6 +148,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the status of a NIC.
     fn status() -> Value {
         json!({
             "kind": "embedded", "address": "127.0.0.1:9", "state": "connected",

@@ -19,6 +19,7 @@ impl Methods for Echo {
     }
 }
 
+/// Sends requests; returns the replies.
 async fn exchange(requests: &[&[u8]]) -> String {
     let (mut client, server) = UnixStream::pair().unwrap();
     let place = ConnectionPlaces::new(1, None).insert().unwrap();

@@ -44,6 +44,7 @@ fn set(port: &mut PortOptions, key: &str, value: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    /// Splits a text into words.
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }

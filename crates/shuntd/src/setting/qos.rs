@@ -78,6 +78,7 @@ fn parse_amount(key: &str, value: &str, unit: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
+    /// Splits a text into words.
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }

@@ -73,6 +73,7 @@ impl CabledSessions {
         cabled
     }
 
+    /// Returns the status of both sessions.
     fn sessions(&self) -> Vec<BfdStatus> {
         let now = self.control.plane.now();
         let current = self.control.bridges.bfd().current();
@@ -101,6 +102,7 @@ fn received(all: &[BfdStatus], before: &[BfdStatus]) -> u64 {
     counts.min().unwrap_or_default()
 }
 
+/// Returns the number of flaps of each session.
 fn flaps(all: &[BfdStatus]) -> Vec<u64> {
     all.iter().map(|own| own.flap_count).collect()
 }

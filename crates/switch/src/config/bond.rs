@@ -239,6 +239,7 @@ impl BondOptions {
 mod tests {
     use super::*;
 
+    /// Returns a bond with two members.
     fn bond() -> BondOptions {
         BondOptions {
             name: "bond0".into(),
@@ -247,6 +248,7 @@ mod tests {
         }
     }
 
+    /// Returns the error of a bond's options, or `fine`.
     fn text(bond: &BondOptions) -> String {
         bond.check().map_or_else(|error| error.to_string(), |()| "fine".to_owned())
     }

@@ -354,6 +354,7 @@ mod tests {
         }
     }
 
+    /// Returns a bridge with some ports.
     fn bridge(name: &str, ports: &[PortOptions]) -> BridgeOptions {
         BridgeOptions { name: name.into(), ports: ports.to_vec(), ..BridgeOptions::default() }
     }
@@ -362,6 +363,7 @@ mod tests {
         PortOptions { name: name.into(), ..PortOptions::default() }
     }
 
+    /// Returns a patch port.
     fn patch(name: &str, peer: &str) -> PortOptions {
         PortOptions { kind: PortType::Patch, peer: peer.into(), ..port_named(name) }
     }

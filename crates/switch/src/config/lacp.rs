@@ -151,6 +151,7 @@ impl BondOptions {
 mod tests {
     use super::*;
 
+    /// Returns a bond with LACP.
     fn bond() -> BondOptions {
         BondOptions {
             name: "bond0".into(),

@@ -44,6 +44,7 @@ fn parse(text: &str) -> Option<(TableId, &str)> {
 mod tests {
     use super::*;
 
+    /// Parses names of tables.
     fn names(texts: &[&str]) -> Result<BTreeMap<TableId, String>, SwitchError> {
         let table_names = texts.iter().map(|text| (*text).to_owned()).collect();
         BridgeOptions { table_names, ..BridgeOptions::default() }.table_names()

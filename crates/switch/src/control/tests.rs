@@ -14,6 +14,7 @@ use crate::{
     saved_state::{restore, save},
 };
 
+/// Returns a bridge with a name.
 fn bridge(name: &str) -> config::BridgeOptions {
     config::BridgeOptions { name: name.to_owned(), ..config::BridgeOptions::default() }
 }

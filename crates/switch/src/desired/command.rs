@@ -336,15 +336,18 @@ mod tests {
         desired::{apply::ApplyPolicy, difference::difference},
     };
 
+    /// Returns a port with a type.
     fn port(name: &str, kind: PortType) -> PortOptions {
         let rx = if kind == PortType::Pcap { "/no/such/file.pcap".into() } else { "".into() };
         PortOptions { name: name.to_owned(), kind, rx, ..PortOptions::default() }
     }
 
+    /// Returns a bridge with some ports.
     fn bridge(name: &str, ports: Vec<PortOptions>) -> BridgeOptions {
         BridgeOptions { name: name.to_owned(), ports, ..BridgeOptions::default() }
     }
 
+    /// Returns the names of the ports of each bridge.
     fn ports(switch: &Switch) -> Vec<(String, Vec<String>)> {
         let names = |bridge: BridgeOptions| {
             let ports = bridge.ports.into_iter().map(|port| port.name);

@@ -154,6 +154,7 @@ mod tests {
     /// The address of the device.
     const OF_DEVICE: &str = "02:00:00:00:00:0d";
 
+    /// Returns a declared bridge with a MAC address.
     fn bridge(mac: &str) -> DeclaredBridge {
         let (name, kind, own) = ("p1".to_owned(), PortType::Null, mac.to_owned());
         let ports = vec![PortOptions { name, kind, mac: own, ..PortOptions::default() }];

@@ -31,10 +31,12 @@ const VALUES: [(&str, &str); 17] = [
     ("sflow.targets", "127.0.0.4:9"),
 ];
 
+/// Returns a bridge without ports.
 fn bridge() -> BridgeOptions {
     BridgeOptions { name: "br0".into(), ..BridgeOptions::default() }
 }
 
+/// Returns a configuration with one bridge.
 fn config(bridge: &BridgeOptions) -> Config {
     Config { bridges: vec![bridge.clone()], ..Config::default() }
 }

@@ -16,6 +16,7 @@ use super::*;
 struct MemoryStore(Mutex<BTreeMap<String, OwnedFd>>);
 
 impl MemoryStore {
+    /// Returns the names of the stored sockets.
     fn names(&self) -> Vec<String> {
         self.0.lock().keys().cloned().collect()
     }

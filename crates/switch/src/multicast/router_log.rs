@@ -117,6 +117,7 @@ mod tests {
 
     const BRIDGE: BridgeId = BridgeId::new(1);
 
+    /// Returns the time after some seconds.
     fn at(second: u64) -> Time {
         Time::ZERO.after(Duration::from_secs(second))
     }

@@ -183,6 +183,7 @@ impl fmt::Display for ControllerEndpoint {
 mod tests {
     use super::*;
 
+    /// Checks the parsed form of an address, or the error.
     fn check(text: &str, expected: &str) {
         let shown = text.parse::<ControllerEndpoint>().map(|endpoint| endpoint.to_string());
         assert_eq!(shown.unwrap_or_else(|error| error.to_string()), expected);

@@ -231,6 +231,7 @@ mod tests {
 
     use super::*;
 
+    /// Polls a future once.
     fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
     }

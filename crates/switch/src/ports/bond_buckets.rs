@@ -177,6 +177,7 @@ mod tests {
 
     const MEMBERS: [&str; 4] = ["p1", "p2", "p3", "p4"];
 
+    /// Returns the load of each enabled member.
     fn loads(table: &BondBucketTable, enabled: &[&str]) -> Vec<u64> {
         enabled.iter().map(|member| table.load_of(member)).collect()
     }

@@ -340,6 +340,7 @@ mod tests {
             events.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
 
+        /// Sets the link of a member up or down.
         fn link(&mut self, name: &'static str, is_up: bool) -> &mut Self {
             self.links.insert(name, is_up);
             self

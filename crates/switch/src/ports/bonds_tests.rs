@@ -91,6 +91,7 @@ impl BondModel {
     }
 }
 
+/// Generates events of a bond.
 fn ops() -> impl Strategy<Value = Vec<BondOp>> {
     let member = || select(&MEMBERS[..]);
     let delay = || prop_oneof![Just(0_u32), 1..20_u32];
@@ -119,12 +120,14 @@ struct BondAndModel {
 }
 
 impl BondAndModel {
+    /// Updates the bond at a time.
     fn update(&mut self, at_ms: u64) {
         let (links, now) = (&self.links, Time::ZERO.after(Duration::from_millis(at_ms)));
         let link = |name: &str| Some(MemberLink { is_up: *links.get(name)?, has_bfd: false });
         self.state.update(&self.options, link, now);
     }
 
+    /// Applies an event to the bond.
     fn apply(&mut self, op: BondOp) {
         match op {
             BondOp::Link(name, Some(link_up)) => _ = self.links.insert(name, link_up),

@@ -342,6 +342,7 @@ mod tests {
             }
         }
 
+        /// Returns the admissions of both members.
         fn admissions(&self) -> [LacpAdmission; 2] {
             ["p1", "p2"].map(|name| self.ends[0].1.admission(name, false))
         }
@@ -386,6 +387,7 @@ mod tests {
         assert_eq!(cables.admissions(), [LacpAdmission::All; 2]);
     }
 
+    /// Returns a set of keys.
     fn keys(numbers: &[u16]) -> BTreeSet<NonZeroU16> {
         numbers.iter().copied().filter_map(NonZeroU16::new).collect()
     }

@@ -122,6 +122,7 @@ mod tests {
 
     use super::*;
 
+    /// Runs a command of `ip`.
     fn ip(arguments: &str) {
         assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success());
     }

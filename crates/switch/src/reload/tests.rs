@@ -11,14 +11,17 @@ use crate::{
     desired::{Difference, StateChange, difference},
 };
 
+/// Returns a port with a name.
 fn port(name: &str) -> PortOptions {
     PortOptions { name: name.into(), kind: PortType::Null, ..PortOptions::default() }
 }
 
+/// Returns a bridge with some ports.
 fn bridge(name: &str, ports: &[PortOptions]) -> BridgeOptions {
     BridgeOptions { name: name.into(), ports: ports.to_vec(), ..BridgeOptions::default() }
 }
 
+/// Returns a configuration with some bridges.
 fn config(bridges: &[BridgeOptions]) -> Config {
     Config { bridges: bridges.to_vec(), ..Config::default() }
 }

@@ -214,10 +214,12 @@ mod tests {
             self.siblings.apply(&change.deltas);
         }
 
+        /// Adds rules, given as text.
         fn add(&mut self, rules: &[String]) {
             self.apply(FlowModCommand::Add, rules);
         }
 
+        /// Returns the values of each set.
         fn sets(&self) -> Vec<Vec<u128>> {
             self.siblings.sets().map(|set| set.values).collect()
         }

@@ -86,6 +86,7 @@ impl WorkerThread {
 mod tests {
     use super::*;
 
+    /// Returns a waker.
     fn waker() -> Arc<Waker> {
         Arc::new(Waker::new().unwrap())
     }

@@ -309,6 +309,7 @@ mod tests {
         made_up_room: 0,
     };
 
+    /// Returns the insertion of an entry.
     fn insert(number: u32) -> (Ticket, Operation) {
         let rule = LtmRule {
             tag: Tag::new(number),

@@ -296,6 +296,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a file in memory.
     fn file(length: u64) -> File {
         let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
         file.set_len(length).unwrap();

@@ -146,6 +146,7 @@ mod tests {
 
     const SIZE: u16 = 16;
 
+    /// Returns the position at an index.
     fn at(index: u32) -> RingPosition {
         let slot = u16::try_from(index % u32::from(SIZE)).unwrap();
         RingPosition { slot, wrap: (index / u32::from(SIZE)).is_multiple_of(2) }

@@ -210,6 +210,7 @@ impl TestFrontEnd {
         Ok(u32::try_from(reply >> 32).unwrap())
     }
 
+    /// Sends a request that the device must accept.
     fn accept(
         &mut self,
         request: u32,
@@ -221,6 +222,7 @@ impl TestFrontEnd {
     }
 }
 
+/// Returns the payload of a queue and a number.
 fn pair(queue: u16, number: u32) -> [u8; 8] {
     (u64::from(queue) | u64::from(number) << 32).to_le_bytes()
 }

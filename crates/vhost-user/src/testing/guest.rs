@@ -65,6 +65,7 @@ impl BufferLayout {
         Self { parts: vec![length], is_indirect: false }
     }
 
+    /// Returns the total length of the parts.
     fn length(&self) -> usize {
         self.parts.iter().sum()
     }
@@ -128,6 +129,7 @@ impl TestGuest {
         self.features.contains(VirtioFeatures::RING_PACKED)
     }
 
+    /// Returns the length of the memory.
     fn length(&self) -> u64 {
         DATA + SLOT * u64::from(self.size) * self.queues.len() as u64
     }
@@ -155,6 +157,7 @@ impl TestGuest {
         self.file.write_all_at(bytes, address - GUEST_BASE).unwrap();
     }
 
+    /// Reads bytes of the guest's memory.
     pub(super) fn read(&self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, address - GUEST_BASE).unwrap();
@@ -169,10 +172,12 @@ impl TestGuest {
         u32::from_le_bytes(self.read(address, 4).try_into().unwrap())
     }
 
+    /// Returns the address of the rings of a queue.
     pub(crate) const fn base(queue: u16) -> u64 {
         GUEST_BASE + QUEUE_BYTES * queue as u64
     }
 
+    /// Returns the address of the buffer of a descriptor.
     fn slot(&self, queue: u16, descriptor: u16) -> u64 {
         let slot = u64::from(queue) * u64::from(self.size) + u64::from(descriptor);
         GUEST_BASE + DATA + SLOT * slot
@@ -202,6 +207,7 @@ impl TestGuest {
         self.offer(2 * pair, layout, None)
     }
 
+    /// Offers a buffer to the device; returns false without a free descriptor.
     fn offer(&mut self, queue: u16, layout: &BufferLayout, bytes: Option<&[u8]>) -> bool {
         let wanted = if layout.is_indirect { 1 } else { layout.parts.len() };
         let descriptors = if self.is_packed() {

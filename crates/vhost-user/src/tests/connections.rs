@@ -44,6 +44,7 @@ fn accept_front_end(listener: &UnixListener) -> TestFrontEnd {
     TestFrontEnd::new(listener.accept().unwrap().0)
 }
 
+/// Returns a guest with one pair of queues.
 fn guest() -> TestGuest {
     TestGuest::new(1, 8, TestGuest::SPLIT)
 }

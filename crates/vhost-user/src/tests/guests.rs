@@ -11,6 +11,7 @@ use crate::{
     testing::{BufferLayout, TestGuest},
 };
 
+/// Returns the queues of a device, and its guest.
 fn device(pairs: u16, workers: u16, features: VirtioFeatures) -> (Arc<DeviceQueues>, TestGuest) {
     (Arc::new(DeviceQueues::new(workers).unwrap()), TestGuest::new(pairs, 8, features))
 }

@@ -38,6 +38,7 @@ impl FrameSink for KeptFrames {
     }
 }
 
+/// Duplicates a descriptor.
 fn duplicate(descriptor: &impl AsFd) -> OwnedFd {
     descriptor.as_fd().try_clone_to_owned().unwrap()
 }

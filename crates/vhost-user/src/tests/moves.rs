@@ -29,6 +29,7 @@ enum Step {
     Restart,
 }
 
+/// Generates steps of the guest and the device.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let cuts = || prop::collection::vec(0_usize..700, 0..4);
     let sends = (1_usize..3000, cuts(), any::<bool>())
@@ -97,6 +98,7 @@ impl Model {
         frame(length, self.number)
     }
 
+    /// Receives at most `max` frames from the guest.
     fn take(&mut self, max: usize) {
         let mut kept = KeptFrames::default();
         let polled = self.worker.receiver.receive(max, &mut kept);
@@ -155,6 +157,7 @@ impl Model {
         assert_eq!((sent.frames, sent.end), (count, end));
     }
 
+    /// Compares the received frames with the sent ones.
     fn look(&mut self) {
         self.guest.take_sent(0);
         for (header, frame) in self.guest.take_received(0) {
@@ -164,6 +167,7 @@ impl Model {
         assert_eq!(self.to_guest.len(), 0, "all sent frames are there");
     }
 
+    /// Runs a step.
     fn run(&mut self, step: Step) {
         let indirect = self.guest.features.contains(VirtioFeatures::INDIRECT_DESC);
         match step {
@@ -188,6 +192,7 @@ impl Model {
     }
 }
 
+/// Checks that no step loses or repeats a frame.
 fn check(features: VirtioFeatures, steps: Vec<Step>) {
     let mut model = Model::new(features);
     let mut device = attach(&model.queues, &model.guest);

@@ -27,6 +27,7 @@ impl Setup {
         Self { guest: TestGuest::new(1, size, features), queues, worker }
     }
 
+    /// Sends a frame to the guest.
     fn put(&mut self, frame: &[u8]) -> SendEnd {
         self.worker.sender.send([(NetHeader::default(), frame)]).end
     }

@@ -128,6 +128,7 @@ mod tests {
         Find { key: [u8; 3] },
     }
 
+    /// Returns a key with three values.
     fn key(values: [u8; 3]) -> FlowKey {
         let mut key = FlowKey::ZERO;
         for (field, value) in FIELDS.into_iter().zip(values) {
@@ -136,6 +137,7 @@ mod tests {
         key
     }
 
+    /// Returns a mask of the bits of three fields.
     fn mask(bits: [u8; 3]) -> FlowMask {
         let mut mask = FlowMask::EMPTY;
         for (field, bits) in FIELDS.into_iter().zip(bits) {
@@ -147,6 +149,7 @@ mod tests {
     /// The fields of generated keys and masks.
     const FIELDS: [FieldId; 3] = [FieldId::Ipv4Src, FieldId::TcpDst, FieldId::IpProto];
 
+    /// Generates operations on a cache.
     fn ops() -> impl Strategy<Value = Vec<Op>> {
         let keys = || proptest::array::uniform3(0..8_u8);
         // Masks with and without gaps.
@@ -192,12 +195,14 @@ mod tests {
             Self { megaflows, entries: Vec::new(), free: Vec::new(), learned_hits: 0 }
         }
 
+        /// Returns the slots of the entries that cover a key.
         fn covering(&self, key: &FlowKey) -> Vec<u32> {
             let covers =
                 |(_, own): &(u32, &ModelEntry)| own.is_live && own.key.agrees_with(key, &own.mask);
             (0..).zip(&self.entries).filter(covers).map(|(slot, _)| slot).collect()
         }
 
+        /// Compares the lookup of some keys with the list of entries.
         fn check(&mut self, keys: &[FlowKey]) {
             let entries = &self.entries;
             let is_live = |entry: EntryRef| {
@@ -222,6 +227,7 @@ mod tests {
             }
         }
 
+        /// Runs an operation on the cache and on the list of entries.
         fn run(&mut self, op: &Op) {
             match *op {
                 Op::Insert { key: values, mask: bits } => {

@@ -148,11 +148,13 @@ const fn random_position(random: &mut u64) -> usize {
 mod tests {
     use super::*;
 
+    /// Returns the hash of a flow.
     fn hash(flow: u64) -> u64 {
         let mut state = flow;
         split_mix(&mut state)
     }
 
+    /// Returns the address of the row of a flow.
     fn address(flow: u32) -> RowAddress {
         RowAddress { subtable: flow % 1000, row: flow }
     }

@@ -21,6 +21,7 @@ struct Sample {
 }
 
 impl Sample {
+    /// Returns the metadata of the packet.
     fn virtio(&self) -> VirtioHeader {
         VirtioHeader {
             needs_checksum: true,
@@ -37,6 +38,7 @@ impl Sample {
         }
     }
 
+    /// Returns the packet in a buffer.
     fn packet(&self, pool: &mut Pool) -> Packet {
         let mut packet = pool.take(self.frame.len(), DatapathPort::new(3)).unwrap();
         packet.frame_mut().copy_from_slice(&self.frame);
@@ -60,10 +62,12 @@ impl Sample {
     }
 }
 
+/// Returns the 16-bit word at an offset.
 fn word(frame: &[u8], at: usize) -> usize {
     usize::from(frame[at]) << 8 | usize::from(frame[at + 1])
 }
 
+/// Adds bytes to a ones' complement sum.
 fn ones(bytes: &[u8], mut sum: usize) -> usize {
     for pair in bytes.chunks(2) {
         sum += usize::from(pair[0]) << 8 | usize::from(*pair.get(1).unwrap_or(&0));
@@ -245,6 +249,7 @@ proptest! {
     }
 }
 
+/// Returns a TCP packet with a length of payload.
 fn tcp(payload: usize) -> Sample {
     let mut frame = vec![0; 54 + payload];
     frame[12] = 8;

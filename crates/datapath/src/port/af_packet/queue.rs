@@ -330,6 +330,7 @@ fn discard(socket: BorrowedFd<'_>) -> bool {
 mod tests {
     use super::*;
 
+    /// Returns why a received frame is lost, if it is.
     fn loss(pool: &mut Pool, length: usize, tag: Option<[u8; 4]>) -> Option<RxLoss> {
         let frame = vec![0; length];
         let filled = Filled { virtio_header: [0; VirtioHeader::ENCODED], frame: &frame, tag };

@@ -393,6 +393,7 @@ mod tests {
             Self { times: [None; 8], next: (next, 0) }
         }
 
+        /// Fills some slots, as the kernel does.
         fn fill(&mut self, count: usize) {
             for _ in 0..count {
                 let (slot, time) = self.next;

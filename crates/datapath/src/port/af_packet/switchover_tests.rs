@@ -23,6 +23,7 @@ const CPUS: usize = 2;
 /// A frame: its flow, and its number in the flow.
 type Frame = [u8; 5];
 
+/// Returns a frame of a flow.
 fn frame(flow: u8, number: u32) -> Frame {
     let [a, b, c, d] = number.to_be_bytes();
     [flow, a, b, c, d]

@@ -28,6 +28,7 @@ fn program_id(programs: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
+    /// Returns an attribute of a netlink message.
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(4 + value.len()).unwrap();
         let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();

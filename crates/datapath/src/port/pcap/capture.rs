@@ -69,12 +69,14 @@ mod tests {
 
     use super::*;
 
+    /// Returns the content of a file with some frames.
     fn file(frames: &[Vec<u8>]) -> Vec<u8> {
         let mut writer = PcapWriter::new(Vec::new()).unwrap();
         frames.iter().for_each(|frame| writer.write(1, frame).unwrap());
         writer.into_inner()
     }
 
+    /// Generates frames.
     fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
         prop::collection::vec(prop::collection::vec(any::<u8>(), 14..100), 0..8)
     }

@@ -47,6 +47,7 @@ impl SharedOutput for FakeOutput {
     }
 }
 
+/// Returns a transmit queue over a fake output.
 fn queue() -> (Arc<FakeState>, SharedTx<FakeOutput>, Arc<AtomicU64>) {
     let (state, lost) = (Arc::<FakeState>::default(), Arc::<AtomicU64>::default());
     let queue = SharedTx::new(FakeOutput(Arc::clone(&state)), Arc::clone(&lost));
@@ -112,6 +113,7 @@ fn assert_sent(state: &FakeState) {
     assert_eq!((sent[0][0], sent[4][0]), (1, 2));
 }
 
+/// Returns four packets.
 fn packets(pool: &mut Pool) -> [Packet; 4] {
     [plain(pool, 1), tcp(pool, 700, 0), tcp(pool, 1500, 1000), plain(pool, 2)]
 }

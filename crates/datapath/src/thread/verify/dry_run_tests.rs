@@ -12,6 +12,7 @@ use shunt_pipeline::{
 
 use super::*;
 
+/// Returns an output to a port.
 fn output(port: u32) -> DatapathAction {
     let port = DatapathPort::new(port);
     DatapathAction::Output { port, queue: QueueId::DEFAULT, unless_ingress: false, max_len: None }
@@ -25,6 +26,7 @@ fn set(source: u8) -> DatapathAction {
     DatapathAction::SetHeader(Match::new(&key, &mask))
 }
 
+/// Returns the execution of actions on a copy.
 fn copy(list: &[DatapathAction]) -> DatapathAction {
     DatapathAction::Copy(list.into())
 }

@@ -13,6 +13,7 @@ use crate::{
     testing::{DecodedIpfixRecord, IpfixDecoder},
 };
 
+/// Generates the network header of a flow.
 fn network() -> impl Strategy<Value = Option<IpfixNetwork>> {
     let v4 =
         any::<([u8; 4], [u8; 4], u8, u8)>().prop_map(|(source, destination, tos, protocol)| {
@@ -28,6 +29,7 @@ fn network() -> impl Strategy<Value = Option<IpfixNetwork>> {
     prop_oneof![Just(None), v4, v6]
 }
 
+/// Generates the transport header of a flow.
 fn transport() -> impl Strategy<Value = FlowTransport> {
     prop_oneof![
         Just(FlowTransport::Other),
@@ -37,6 +39,7 @@ fn transport() -> impl Strategy<Value = FlowTransport> {
     ]
 }
 
+/// Generates a flow.
 fn flow() -> impl Strategy<Value = IpfixFlow> {
     let key = (
         any::<([u32; 3], bool)>(),
@@ -90,6 +93,7 @@ fn flow() -> impl Strategy<Value = IpfixFlow> {
     )
 }
 
+/// Returns bytes as a number.
 fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte))
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{DecodedNetflow, decode_netflow};
 
+/// Generates a flow record.
 fn record() -> impl Strategy<Value = NetflowRecord> {
     let count = prop_oneof![0..5000_u64, 0..1_u64 << 28];
     (any::<[u8; 8]>(), any::<[u16; 4]>(), count, any::<[u32; 2]>(), any::<[u8; 3]>()).prop_map(

@@ -16,6 +16,7 @@ enum Added {
 }
 
 impl Added {
+    /// Returns the flow sample, if it is one.
     fn flow(&self) -> Option<FlowSample<'_>> {
         let Self::Flow { words: [rate, pool, drops, input], output, tags, header } = self else {
             return None;
@@ -77,11 +78,13 @@ impl Added {
     }
 }
 
+/// Returns the lower half of a word.
 #[expect(clippy::cast_possible_truncation, reason = "counters of 32 bits wrap around")]
 const fn low(value: u64) -> u32 {
     value as u32
 }
 
+/// Generates an output interface.
 fn output() -> impl Strategy<Value = SampledInterface> {
     prop_oneof![
         Just(SampledInterface::Unknown),
@@ -92,6 +95,7 @@ fn output() -> impl Strategy<Value = SampledInterface> {
     ]
 }
 
+/// Generates a sample to add.
 fn added() -> impl Strategy<Value = Added> {
     let header = prop::collection::vec(any::<u8>(), 0..=256);
     let flow = (any::<[u32; 3]>(), 0..1_u32 << 24, output(), any::<[u16; 2]>(), header).prop_map(
@@ -136,6 +140,7 @@ fn added() -> impl Strategy<Value = Added> {
     prop_oneof![flow, counters]
 }
 
+/// Generates an IP address.
 fn address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)]
 }

@@ -144,6 +144,7 @@ impl PacketBuilder {
         Self::of(NetworkLayer::Arp(Arp { operation, sender, target }))
     }
 
+    /// Returns a packet with a network header.
     fn of(network: NetworkLayer) -> Self {
         Self {
             destination: [2, 0, 0, 0, 0, 2],
@@ -444,6 +445,7 @@ impl PacketBuilder {
         (protocol, segment)
     }
 
+    /// Computes the checksum of a segment.
     fn checksum(&self, protocol: u8, addresses: &[u8], segment: &[u8]) -> u16 {
         let pseudo_header = match protocol {
             1 => Vec::new(),
@@ -527,6 +529,7 @@ impl Ipv6 {
 }
 
 impl Neighbour {
+    /// Returns the bytes of the header.
     fn header(&self) -> Vec<u8> {
         let mut header = vec![self.kind, 0, 0, 0];
         header.extend(self.reserved.to_be_bytes());

@@ -277,6 +277,7 @@ impl Ipv6 {
 }
 
 impl TransportLayer {
+    /// Sets a field of the model.
     fn set(&mut self, field: FieldId, value: u128) {
         match (field, self) {
             (FieldId::TcpSrc, Self::Tcp { ports, .. })
@@ -321,10 +322,12 @@ const fn fragment_state(offset: u16, field: u16) -> u128 {
     }
 }
 
+/// Returns bytes as a number.
 fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
+/// Returns a number as bytes.
 fn octets<const N: usize>(value: u128) -> [u8; N] {
     *value.to_be_bytes().last_chunk().expect("a field of at most sixteen bytes")
 }

@@ -38,6 +38,7 @@ fn mostly_none<T: std::fmt::Debug>(
     option::weighted(0.4, strategy).prop_map(Option::unwrap_or_default)
 }
 
+/// Generates packets without VLAN tags.
 fn bodies() -> impl Strategy<Value = PacketBuilder> {
     let checksums = prop_oneof![4 => Just(Checksums::Complete), 1 => Just(Checksums::Absent)];
     let internet = prop_oneof![transports(ipv4().boxed()), transports(ipv6().boxed())];
@@ -52,6 +53,7 @@ fn bodies() -> impl Strategy<Value = PacketBuilder> {
     ]
 }
 
+/// Generates IPv4 packets.
 fn ipv4() -> impl Strategy<Value = PacketBuilder> {
     let addresses = any::<([u8; 4], [u8; 4])>();
     (addresses, any::<u8>(), any::<u8>(), mostly_none(vec(any::<u8>(), 1..40)), fragments())
@@ -61,6 +63,7 @@ fn ipv4() -> impl Strategy<Value = PacketBuilder> {
         })
 }
 
+/// Generates IPv6 packets.
 fn ipv6() -> impl Strategy<Value = PacketBuilder> {
     let addresses = any::<([u8; 16], [u8; 16])>();
     let extensions = vec((sample::select(&[0_u8, 43, 51, 60]), extension_contents()), 1..5);
@@ -103,6 +106,7 @@ fn extension_contents() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Adds transport headers to generated packets.
 fn transports(network: BoxedStrategy<PacketBuilder>) -> impl Strategy<Value = PacketBuilder> {
     let ports = any::<(u16, u16)>();
     let neighbour = (135..137_u8, any::<(u32, [u8; 16], Option<[u8; 6]>, Option<[u8; 6]>)>());
@@ -148,6 +152,7 @@ pub fn header_sets() -> impl Strategy<Value = (PacketBuilder, Match, PacketBuild
     })
 }
 
+/// Generates masks of a field.
 fn masks() -> impl Strategy<Value = u128> {
     prop_oneof![Just(u128::MAX), any::<u128>()]
 }

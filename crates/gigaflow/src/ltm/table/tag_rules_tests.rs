@@ -19,6 +19,7 @@ enum RuleOp {
     Find(Vec<FieldPair>),
 }
 
+/// Generates operations on a table.
 fn ops() -> impl Strategy<Value = Vec<RuleOp>> {
     let pair = || (0..8_u8, 0..8_u8);
     // Most masks have a common bit, so that short lists are used. Some masks have no common bit.
@@ -34,6 +35,7 @@ fn ops() -> impl Strategy<Value = Vec<RuleOp>> {
     )
 }
 
+/// Returns a key with two values.
 fn key((source, target): FieldPair) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::Ipv4Src, u128::from(source));
@@ -41,6 +43,7 @@ fn key((source, target): FieldPair) -> FlowKey {
     key
 }
 
+/// Returns a rule with a mask and a length of its sub-traversal.
 fn rule(of: FieldPair, mask: FieldPair, length: u16) -> LtmRule {
     let mut bits = FlowMask::EMPTY;
     bits.add_bits(FieldId::Ipv4Src, u128::from(mask.0));
@@ -60,6 +63,7 @@ fn mask_hash(rule: &LtmRule) -> u64 {
     rule.matching.mask().words().iter().sum()
 }
 
+/// Compares a table with a list of rules after each operation.
 fn check(ops: Vec<RuleOp>) -> Result<(), TestCaseError> {
     let (hasher, mut groups) = (KeyHasher::new(1), TagRules::default());
     let mut list: Vec<(LtmRule, LtmEntryRef)> = Vec::new();

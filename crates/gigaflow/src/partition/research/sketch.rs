@@ -80,6 +80,7 @@ const REGISTERS: usize = 1 << INDEX_BITS;
 mod tests {
     use super::*;
 
+    /// Returns the hash of a number.
     fn hash(number: u64) -> u64 {
         let mut word = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -87,6 +88,7 @@ mod tests {
         word ^ word >> 31
     }
 
+    /// Adds numbers to a sketch.
     fn add(sketch: &mut Sketch, numbers: std::ops::Range<u64>) {
         for number in numbers {
             sketch.add(hash(number));

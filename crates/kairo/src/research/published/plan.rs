@@ -195,10 +195,12 @@ mod tests {
 
     const BRIDGE: BridgeId = BridgeId::new(1);
 
+    /// Returns the id of a table.
     fn table(number: u8) -> TableId {
         TableId::new(number).unwrap()
     }
 
+    /// Returns the plan of a circuit for some edges.
     fn plan(edges: &[(u8, u8)], layers: usize) -> CircuitPlan {
         let mut all = TableEdges::new();
         for (from, to) in edges {
@@ -207,6 +209,7 @@ mod tests {
         CircuitPlan::new(&BTreeSet::from([BRIDGE]), &all, layers)
     }
 
+    /// Returns the nodes of a path through the tables.
     fn path(plan: &CircuitPlan, tables: &[u8]) -> Option<Vec<u32>> {
         plan.path(BRIDGE, tables.iter().map(|number| table(*number)))
     }

@@ -45,11 +45,13 @@ impl GateFixture {
         fixture
     }
 
+    /// Installs the entry of a slot.
     fn install(&mut self, slot: u32) {
         let traversal = self.traversal(slot);
         assert_eq!(self.engine.installed(entry(slot), &traversal), Installed::Recorded);
     }
 
+    /// Returns the traversal of the entry in a slot.
     fn traversal(&self, slot: u32) -> Arc<Traversal> {
         let mut key = FlowKey::ZERO;
         key.set_bridge(u64::from(BRIDGE.number()));
@@ -88,12 +90,14 @@ impl GateFixture {
     }
 }
 
+/// Applies a command to some rules.
 fn apply(pipeline: &Pipeline, command: FlowModCommand, rules: &[&str]) -> shunt_pipeline::Change {
     let parsed = |rule: &&str| parse_rule(command, rule, &NoPortNames).unwrap();
     let mods: Vec<_> = rules.iter().map(parsed).collect();
     pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap()
 }
 
+/// Returns the id of the entry in a slot.
 const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
@@ -102,6 +106,7 @@ const fn entry(slot: u32) -> EntryId {
 mod gates {
     use super::*;
 
+    /// Returns an engine with gates.
     fn fixture() -> GateFixture {
         GateFixture::new(PublishedSettings::default(), 4)
     }

@@ -180,6 +180,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a mask of some bits.
     fn mask(bits: u128) -> SparseMask {
         let mut mask = FlowMask::EMPTY;
         mask.add_bits(FieldId::Ipv6Dst, bits);

@@ -32,6 +32,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the message of the panic of a function.
     fn message(run: fn()) -> String {
         StepError::panicked(&*catch_unwind(run).unwrap_err()).to_string()
     }

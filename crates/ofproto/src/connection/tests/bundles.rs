@@ -25,10 +25,12 @@ use crate::{
 
 const FLAGS: BundleFlags = BundleFlags { atomic: true, ordered: true };
 
+/// Returns a request about a bundle.
 fn control(command: BundleCommand) -> Message {
     Message::BundleControl(BundleControl { bundle: BundleId(1), command, flags: FLAGS })
 }
 
+/// Returns the reply to a request about a bundle.
 fn reply(command: BundleCommand) -> Message {
     let flags = BundleFlags::default();
     Message::BundleControl(BundleControl { bundle: BundleId(1), command, flags })

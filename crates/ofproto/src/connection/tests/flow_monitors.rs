@@ -37,6 +37,7 @@ pub(super) const ALL: FlowMonitorFlags = FlowMonitorFlags {
     own: true,
 };
 
+/// Returns the request of a flow monitor.
 pub(super) fn request(id: u32, flags: FlowMonitorFlags) -> FlowMonitorRequest {
     FlowMonitorRequest {
         id: FlowMonitorId(id),
@@ -47,6 +48,7 @@ pub(super) fn request(id: u32, flags: FlowMonitorFlags) -> FlowMonitorRequest {
     }
 }
 
+/// Returns the message with requests of flow monitors.
 pub(super) fn message(requests: impl IntoIterator<Item = FlowMonitorRequest>) -> Message {
     let requests = requests.into_iter().collect();
     Message::MultipartRequest(MultipartRequest::FlowMonitor(requests))
@@ -71,6 +73,7 @@ fn with_command(command: FlowModCommand, flow_mod: FlowMod) -> FlowMod {
     FlowMod { command, ..flow_mod }
 }
 
+/// Returns the deletion of a rule.
 fn delete(priority: u16) -> FlowMod {
     with_command(FlowModCommand::DeleteStrict, add(priority))
 }
@@ -114,6 +117,7 @@ pub(super) fn briefs(harness: &mut ConnectionHarness) -> Vec<String> {
     texts
 }
 
+/// Returns the important parts of an update.
 fn summarize(update: &FlowUpdate) -> String {
     match update {
         FlowUpdate::Abbreviated(xid) => format!("own {}", xid.number()),

@@ -23,6 +23,7 @@ use crate::{
 const GROUP: GroupId = GroupId::new(5);
 const METER: MeterId = MeterId::new(7);
 
+/// Returns an output to a port.
 fn output(port: u32) -> Action {
     Action::Output { port: PortNo::new(port), max_len: 0 }
 }
@@ -77,6 +78,7 @@ fn multipart_reply(harness: &mut ConnectionHarness, request: MultipartRequest) -
     reply
 }
 
+/// Sends a message; returns the error of the reply.
 fn refusal(harness: &mut ConnectionHarness, message: &Message) -> Option<ErrorCode> {
     let replies = harness.request(message);
     let Some(Message::Error(ErrorMessage { number, .. })) = replies.first() else { return None };

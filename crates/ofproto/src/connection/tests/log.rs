@@ -88,6 +88,7 @@ pub(crate) fn logged_at(level: Level, action: impl FnOnce()) -> Vec<String> {
     lines.clone()
 }
 
+/// Returns the addition of a rule.
 fn rule(matching: &str, actions: Vec<Action>) -> FlowMod {
     let matching: Match = parse_match(matching, &NoPortNames).unwrap();
     let instructions = Instructions { apply: actions.into(), ..Instructions::default() };
@@ -110,6 +111,7 @@ fn line(frame: &[u8]) -> String {
     line.strip_prefix("test: refused ").expect("a refusal").to_owned()
 }
 
+/// Checks the log line of a message.
 #[track_caller]
 fn check(message: &Message, expected: &str) {
     assert_eq!(line(&v13::encode(Xid::new(1), message).unwrap()), expected);

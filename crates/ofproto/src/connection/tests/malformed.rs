@@ -15,11 +15,13 @@ const CASES: &str = include_str!("../../../tests/data/malformed.txt");
 /// Reasons for another reply than that of Open vSwitch, as in the file of cases.
 const REASONS: [&str; 7] = ["absent", "more", "text", "range", "order", "code", "loop"];
 
+/// Parses hexadecimal digits.
 fn bytes(hex: &str) -> Vec<u8> {
     let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     (0..hex.len()).step_by(2).map(digit).collect()
 }
 
+/// Returns the error of a frame as text.
 fn summarize(frame: &[u8]) -> String {
     match v13::decode(frame) {
         Ok((_, Message::Error(error))) => match error.number {

@@ -36,6 +36,7 @@ fn draws<T: std::fmt::Debug>(count: usize, strategy: impl Strategy<Value = T>) -
     (0..count).map(draw).collect()
 }
 
+/// Returns the fields of a match.
 fn fields(matching: &Match) -> impl Iterator<Item = FieldId> {
     let mask = FlowMask::from(matching.mask());
     FieldId::all().filter(move |field| mask.field(*field) != 0)

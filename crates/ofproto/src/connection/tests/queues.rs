@@ -11,6 +11,7 @@ use crate::{
     testing::ConnectionHarness,
 };
 
+/// Asks for the statistics of queues; returns the replies.
 fn ask(port: PortNo, queue: Option<u32>) -> Vec<Message> {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let filter = QueueFilter { port, queue: queue.map(QueueId::new) };

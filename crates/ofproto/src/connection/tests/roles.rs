@@ -8,6 +8,7 @@ use crate::{
     testing::ConnectionHarness,
 };
 
+/// Requests a role; returns the reply.
 fn request(harness: &mut ConnectionHarness, role: RoleName, generation: u64) -> Message {
     let request = RoleMessage { role, generation: Some(Generation(generation)) };
     harness.request(&Message::RoleRequest(request)).pop().unwrap()

@@ -54,6 +54,7 @@ fn through_codec(flow: &FlowStatistics, codec: Codec) -> FlowStatistics {
     }
 }
 
+/// Returns the statistics of the rule of a flow-mod.
 fn statistics(flow_mod: &FlowMod) -> FlowStatistics {
     let TableSelector::One(table) = flow_mod.table else { panic!("a rule has one table") };
     FlowStatistics {
@@ -208,6 +209,7 @@ fn ovs_ofctl_sessions_round_trip_exactly() {
 /// Both programs are of version 3.1.
 const RECORDED_GROUPS: &str = include_str!("../../../tests/data/recorded10-groups.txt");
 
+/// Parses hexadecimal digits.
 fn unhex(hex: &str) -> Vec<u8> {
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     (0..hex.len()).step_by(2).map(byte).collect()

@@ -313,6 +313,7 @@ mod tests {
     use crate::{message::Xid, testing::any_message, wire::v13::encode};
     use proptest::prelude::*;
 
+    /// Checks the description of a frame.
     #[track_caller]
     fn check(hex: &str, expected: &str) {
         let digits: Vec<_> = hex.chars().filter(|digit| !digit.is_whitespace()).collect();

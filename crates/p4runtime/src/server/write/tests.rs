@@ -54,6 +54,7 @@ enum KeyUpdate {
     Delete,
 }
 
+/// Generates an update of a key.
 fn op() -> impl Strategy<Value = KeyUpdate> {
     prop_oneof![
         (1u8..9).prop_map(|next| KeyUpdate::Modify { next }),
@@ -69,10 +70,12 @@ fn data_of_counter(packets: i64) -> CounterData {
     CounterData { packet_count: packets, byte_count: packets * 64 }
 }
 
+/// Returns an update of an entity.
 fn of(kind: Type, entity: entity::Entity) -> Update {
     Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
 }
 
+/// Returns an update of a table entry.
 fn update(kind: Type, entry: TableEntry) -> Update {
     of(kind, entity::Entity::TableEntry(Box::new(entry)))
 }
@@ -164,6 +167,7 @@ impl StoreFixture {
         assert!(self.device.0.lock().entries.is_empty());
     }
 
+    /// Writes updates at a time; returns their results.
     fn write(&mut self, updates: Vec<Update>, second: u64) -> Vec<Result<(), EntityError>> {
         let atomicity = Atomicity::RollbackOnError.into();
         let request = WriteRequest { updates, atomicity, ..WriteRequest::default() };

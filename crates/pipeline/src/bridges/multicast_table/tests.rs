@@ -6,24 +6,29 @@ use super::*;
 
 const GROUPS_MAX: usize = 2;
 
+/// Returns the key of a group by its last byte.
 fn key(last: u8) -> MulticastKey {
     MulticastKey::Group(0, IpAddr::V4(Ipv4Addr::new(239, 0, 0, last)))
 }
 
+/// Returns the time after some seconds.
 fn at(second: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(second))
 }
 
+/// Learns a group on a port; returns the number of changes.
 fn add(table: &mut MulticastTable, key: MulticastKey, port: u32, second: u64) -> usize {
     let (port, version) = (PortNo::new(port), Version::new(second + 1));
     table.add(key, port, &[port], GROUPS_MAX, version, at(second)).len()
 }
 
+/// Returns the entries that a version sees.
 fn entries(table: &MulticastTable, version: u64) -> Vec<MulticastEntry> {
     let pages = table.page(None, Version::new(version), usize::MAX).values;
     in_order(pages.iter().map(|(key, ports)| ports.entries(*key)).collect())
 }
 
+/// Expires entries up to a time; returns their keys.
 fn expire(table: &mut MulticastTable, second: u64) -> Vec<MulticastKey> {
     let ageing = Duration::from_secs(5);
     let expired = table.expire_some(ageing, Version::new(9), at(second), 10);
@@ -31,6 +36,7 @@ fn expire(table: &mut MulticastTable, second: u64) -> Vec<MulticastKey> {
     expired.changed
 }
 
+/// Returns the groups and ports that a version sees.
 fn groups(table: &MulticastTable, version: u64) -> Vec<(u8, u32)> {
     let entries = entries(table, version).into_iter();
     let last = |entry: &MulticastEntry| match entry.group {

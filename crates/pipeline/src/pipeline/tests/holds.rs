@@ -41,6 +41,7 @@ fn add_rule(text: &str) -> FlowMod {
     parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()
 }
 
+/// Returns the time after some seconds.
 fn at(second: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(second))
 }

@@ -226,10 +226,12 @@ mod tests {
         FieldId::InPort,
     ];
 
+    /// Generates a value for each field.
     fn values() -> impl Strategy<Value = [u128; FIELDS.len()]> {
         proptest::array::uniform(any::<u128>())
     }
 
+    /// Returns a key with some values.
     fn key(values: &[u128; FIELDS.len()]) -> FlowKey {
         let mut key = FlowKey::ZERO;
         for (field, value) in FIELDS.iter().zip(values) {
@@ -238,6 +240,7 @@ mod tests {
         key
     }
 
+    /// Generates selections of lanes.
     fn selections() -> impl Strategy<Value = LaneSelection> {
         let positions: Vec<u8> = (0..14).collect();
         prop::sample::subsequence(positions, LANES)

@@ -75,6 +75,7 @@ pub(super) fn common_conjunction() -> impl Strategy<Value = Vec<FlowMod>> {
     })
 }
 
+/// Generates a `conjunction` action.
 fn conjunction(counts: std::ops::Range<u8>) -> impl Strategy<Value = Action> {
     (IDS, counts).prop_flat_map(|(id, clauses_count)| {
         (0..clauses_count).prop_map(move |clause| Action::Conjunction { id, clause, clauses_count })

@@ -172,6 +172,7 @@ fn bucket_mod(id: u32) -> impl Strategy<Value = GroupMod> + use<> {
     ]
 }
 
+/// Generates a bucket of a group.
 fn bucket(kind: GroupKind, group: u32, target_max: u32) -> impl Strategy<Value = Bucket> + use<> {
     let lower = move || {
         let id = prop_oneof![20 => 1..group.max(2), 1 => 1..=target_max];
@@ -203,6 +204,7 @@ fn bucket(kind: GroupKind, group: u32, target_max: u32) -> impl Strategy<Value =
     })
 }
 
+/// Generates the selection method of a group.
 fn selection() -> impl Strategy<Value = Selection> {
     let field = select(vec![
         (FieldId::Ipv4Src, 0xff),
@@ -256,6 +258,7 @@ fn hash_fields() -> impl Strategy<Value = HashFields> {
     ])
 }
 
+/// Generates a `multipath` action.
 fn multipath() -> impl Strategy<Value = MultipathAction> {
     let algorithm = select(vec![
         MultipathAlgorithm::ModuloN,
@@ -274,6 +277,7 @@ fn multipath() -> impl Strategy<Value = MultipathAction> {
     })
 }
 
+/// Generates a `bundle` action.
 fn bundle() -> impl Strategy<Value = BundleAction> {
     let algorithm =
         select(vec![BundleAlgorithm::ActiveBackup, BundleAlgorithm::HighestRandomWeight]);

@@ -40,6 +40,7 @@ pub(super) fn learn() -> impl Strategy<Value = Action> {
     )
 }
 
+/// Returns a source of a `learn` action: a whole field.
 fn field(field: FieldId) -> LearnSource {
     LearnSource::Field(Subfield::whole(field))
 }
@@ -85,6 +86,7 @@ fn match_spec() -> impl Strategy<Value = LearnSpec> {
     prop_oneof![3 => same, 2 => swapped, 1 => part, 1 => Just(port), 1 => value]
 }
 
+/// Generates a spec of a `learn` action.
 fn spec() -> impl Strategy<Value = LearnSpec> {
     let port = Subfield { field: FieldId::InPort, offset: 0, width: 16 };
     let output = select(vec![port, Subfield { field: FieldId::Reg0, offset: 0, width: 16 }])

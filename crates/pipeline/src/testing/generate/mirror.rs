@@ -39,6 +39,7 @@ pub fn mirrors() -> impl Strategy<Value = Vec<Mirror>> {
     })
 }
 
+/// Generates a mirror.
 fn mirror() -> impl Strategy<Value = Mirror> {
     let port = || select(PORTS).prop_map(str::to_owned);
     let named = (btree_set(port(), 0..3), btree_set(port(), 0..3))

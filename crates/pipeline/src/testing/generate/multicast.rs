@@ -165,6 +165,7 @@ fn observation(id: BridgeId) -> impl Strategy<Value = MulticastObservation> {
         .prop_map(move |(vlan, port, event)| MulticastObservation { bridge: id, vlan, port, event })
 }
 
+/// Generates an event of a multicast group.
 fn event(group: IpAddr) -> impl Strategy<Value = MulticastEvent> {
     prop_oneof![
         5 => Just(MulticastEvent::Join(group)),
@@ -173,6 +174,7 @@ fn event(group: IpAddr) -> impl Strategy<Value = MulticastEvent> {
     ]
 }
 
+/// Generates the number of a port.
 fn port() -> impl Strategy<Value = PortNo> {
     (1..6_u32).prop_map(PortNo::new)
 }

@@ -88,6 +88,7 @@ pub struct Punted {
 }
 
 impl Outcome {
+    /// Returns the outcome of a sent packet.
     pub(in crate::testing) fn sent(
         port: DatapathPort,
         queue: QueueId,
@@ -97,6 +98,7 @@ impl Outcome {
         Self::Sent(port, queue, max_len, Self::headers(&frame.view()), frame.len())
     }
 
+    /// Returns the outcome of a packet-in.
     pub(in crate::testing) fn punted(punt: &Punt, frame: &Frame) -> Self {
         let headers = Self::headers(&frame.view());
         match punt.receiver {
@@ -109,12 +111,14 @@ impl Outcome {
         }
     }
 
+    /// Returns the words of a key with the headers of a frame.
     pub(in crate::testing) fn headers(key: &FlowKey) -> Vec<u64> {
         key.words()[usize::from(word::ETH_DST)..FLOW_WORDS].to_vec()
     }
 }
 
 impl Punted {
+    /// Returns the content of a packet-in.
     pub(in crate::testing) fn of(punt: &Punt) -> Self {
         Self {
             place: (punt.bridge, punt.table),

@@ -15,6 +15,7 @@ use crate::{
 };
 
 impl Walker<'_> {
+    /// Executes a group.
     pub(super) fn group(&mut self, id: GroupId) -> Result<(), TraversalError> {
         let Some(group) = self.find_group(id) else { return Ok(()) };
         let chosen = match group.kind {
@@ -33,6 +34,7 @@ impl Walker<'_> {
         self.bucket(&group.buckets[chosen])
     }
 
+    /// Executes a bucket on a copy of the packet.
     fn bucket(&mut self, bucket: &Bucket) -> Result<(), TraversalError> {
         self.bound()?;
         let result = self.nested(|copy| {
@@ -92,6 +94,7 @@ impl Walker<'_> {
             .map(|(index, _)| index)
     }
 
+    /// Executes a `multipath` action.
     pub(super) fn multipath(&mut self, action: &MultipathAction) {
         let values = self.packet.hashed(action.fields);
         let whole = |more: &[u128]| hash(action.basis.into(), &[&values[..], more].concat());
@@ -116,6 +119,7 @@ impl Walker<'_> {
         self.set(target.field, u128::from(link) << target.offset, target.bits());
     }
 
+    /// Executes a `bundle` action.
     pub(super) fn bundle(&mut self, action: &BundleAction) -> Result<(), TraversalError> {
         let members = (0_u128..).zip(&action.members).filter(|(_, port)| {
             matches!(**port, PortNo::IN_PORT | PortNo::FLOOD | PortNo::ALL) || self.is_up(**port)

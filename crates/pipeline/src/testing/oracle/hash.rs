@@ -56,6 +56,7 @@ impl Packet {
         }
     }
 
+    /// Returns the value of a field.
     fn value(&self, field: FieldId) -> u128 {
         self.key().field(field)
     }
@@ -66,12 +67,14 @@ impl Packet {
         values.to_vec()
     }
 
+    /// Returns the hashed fields of the Ethernet header.
     fn link(&self) -> Vec<u128> {
         let mut values = self.sorted_values([FieldId::EthSrc, FieldId::EthDst]);
         values.extend([FieldId::VlanVid, FieldId::EthType].map(|field| self.value(field)));
         values
     }
 
+    /// Returns the network addresses.
     fn addresses(&self) -> Vec<u128> {
         match self.value(FieldId::EthType) {
             0x0800 => self.sorted_values([FieldId::Ipv4Src, FieldId::Ipv4Dst]),
@@ -80,6 +83,7 @@ impl Packet {
         }
     }
 
+    /// Returns the ports, if the protocol is one of some protocols.
     fn ports(&self, protocols: &[u128]) -> Vec<u128> {
         let has_ports = self.has(FieldId::IpProto)
             && protocols.contains(&self.value(FieldId::IpProto))

@@ -103,6 +103,7 @@ impl RuleToLearn {
 }
 
 impl Walker<'_> {
+    /// Executes a `learn` action.
     #[inline(never)]
     pub(super) fn learn(&mut self, action: &LearnAction) {
         let request = self.learned_rule(action);

@@ -94,6 +94,7 @@ impl Walker<'_> {
         })
     }
 
+    /// Copies the packet to the mirrors that select a port.
     fn mirror(
         &mut self,
         port: &PortInfo,

@@ -17,6 +17,7 @@ use crate::{
 };
 
 impl Walker<'_> {
+    /// Executes an output to `NORMAL`.
     pub(super) fn normal(&mut self) -> Result<(), TraversalError> {
         let bridge = self.id();
         let ingress = self.packet.key.in_port();

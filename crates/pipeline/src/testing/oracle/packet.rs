@@ -49,6 +49,7 @@ impl Packet {
         }
     }
 
+    /// Returns the flow key of the packet.
     pub(super) fn key(&self) -> FlowKey {
         let mut key = FlowKey::clone(&self.key);
         key.words_mut()[usize::from(word::VLAN)] = self.vlan();
@@ -79,6 +80,7 @@ impl Packet {
         self.is_uncovered = false;
     }
 
+    /// Returns whether the packet has a field.
     pub(super) fn has(&self, field: FieldId) -> bool {
         let key = self.key();
         let eth = key.field(FieldId::EthType);
@@ -100,6 +102,7 @@ impl Packet {
         }
     }
 
+    /// Writes bits of a field.
     pub(super) fn set(&mut self, field: FieldId, value: u128, mask: u128) {
         let shift = match field {
             FieldId::DlVlanPcp | FieldId::VlanPcp => 13,
@@ -230,6 +233,7 @@ impl Packet {
         }
     }
 
+    /// Returns the word with both VLAN tags.
     fn vlan(&self) -> u64 {
         let tag = |index: usize| match self.tags.get(index) {
             Some((tpid, tci)) => u64::from(*tpid) << 16 | u64::from(*tci),
@@ -239,6 +243,7 @@ impl Packet {
     }
 }
 
+/// Returns the lower 16 bits of a value.
 pub(super) fn low(value: impl Into<u128>) -> u16 {
     u16::try_from(value.into() & 0xffff).unwrap_or_default()
 }

@@ -50,6 +50,7 @@ impl Walker<'_> {
         self.punt_with(Cookie::new(0), PacketInReason::NoMatch, 0, u16::MAX, &[]);
     }
 
+    /// Sends the packet to a controller.
     pub(super) fn punt(
         &mut self,
         reason: PacketInReason,

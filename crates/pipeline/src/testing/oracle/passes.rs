@@ -213,6 +213,7 @@ impl PacketPasses {
         self.current_pass().learned.iter().any(is)
     }
 
+    /// Records a refresh.
     pub(super) fn refresh(&mut self, refreshed: Refreshed) {
         let pass = self.current_pass();
         if !pass.refreshed.contains(&refreshed) {
@@ -224,11 +225,13 @@ impl PacketPasses {
         self.current_pass().was_metered = true;
     }
 
+    /// Records an outcome of the current pass.
     pub(super) fn emit(&mut self, outcome: Outcome) {
         self.current_pass().has_emitted = true;
         self.outcomes.push(outcome);
     }
 
+    /// Returns all effects of the packet.
     pub(super) fn effects(mut self, error: Option<TraversalError>) -> PacketEffects {
         if error.is_some() {
             self.undo(0);

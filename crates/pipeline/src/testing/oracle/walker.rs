@@ -124,14 +124,17 @@ impl<'w> Walker<'w> {
         }
     }
 
+    /// Returns all effects of the packet.
     fn effects(self, result: Result<(), TraversalError>) -> PacketEffects {
         self.passes.effects(result.err())
     }
 
+    /// Returns the current bridge.
     pub(super) fn id(&self) -> BridgeId {
         self.bridge.unwrap_or_default()
     }
 
+    /// Returns a port of the current bridge.
     pub(super) fn port(&self, number: PortNo) -> Option<&'w PortInfo> {
         self.model.port(self.id(), number)
     }
@@ -160,6 +163,7 @@ impl<'w> Walker<'w> {
         })
     }
 
+    /// Walks through the tables from the first one, then runs the action set.
     fn walk(&mut self) -> Result<(), TraversalError> {
         let first = self.look_up(TableId::FIRST, None)?;
         (self.table, self.rule) = (TableId::FIRST, first);
@@ -291,6 +295,7 @@ impl<'w> Walker<'w> {
         }
     }
 
+    /// Counts a table lookup, or refuses it beyond the limits.
     pub(super) fn bound(&mut self) -> Result<(), TraversalError> {
         if self.depth >= 64 {
             return Err(TraversalError::TooDeep(64));
@@ -436,6 +441,7 @@ impl<'w> Walker<'w> {
         false
     }
 
+    /// Executes a `resubmit` action.
     fn resubmit(
         &mut self,
         port: Option<PortNo>,
@@ -451,12 +457,14 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
+    /// Returns the value of a subfield.
     #[inline(never)]
     pub(super) fn read(&self, source: Subfield) -> u128 {
         let value = self.packet.key().field(source.field) >> source.offset;
         value & (u128::MAX >> (128 - source.width))
     }
 
+    /// Writes bits of a field.
     #[inline(never)]
     pub(super) fn set(&mut self, field: FieldId, value: u128, mask: u128) {
         if !self.packet.has(field) {
@@ -470,6 +478,7 @@ impl<'w> Walker<'w> {
         }
     }
 
+    /// Executes an output.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16) -> Result<(), TraversalError> {
         let ingress = self.packet.key.in_port();
         match port {
@@ -523,6 +532,7 @@ impl<'w> Walker<'w> {
         }
     }
 
+    /// Records that the packet is sent.
     #[inline(never)]
     fn emit(&mut self, port: DatapathPort, max_len: Option<u32>) {
         if !self.is_muted {
@@ -530,6 +540,7 @@ impl<'w> Walker<'w> {
         }
     }
 
+    /// Continues in the bridge behind a patch port.
     fn cross(&mut self, bridge: BridgeId, number: PortNo) -> Result<(), TraversalError> {
         let Some(port) = self.model.port(bridge, number) else { return Ok(()) };
         if port.config.no_recv || port.config.port_down {

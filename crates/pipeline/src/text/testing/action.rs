@@ -44,6 +44,7 @@ fn tag() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Generates an action on the TTL.
 fn ttl() -> impl Strategy<Value = Action> {
     prop_oneof![
         vec(any::<u16>(), 0..4).prop_map(|ids| Action::DecTtl { controllers: ids.into() }),
@@ -96,6 +97,7 @@ fn note() -> impl Strategy<Value = Action> {
     bytes.prop_map(|bytes| Action::Note(bytes.into()))
 }
 
+/// Generates a `controller` action.
 fn controller() -> impl Strategy<Value = Action> {
     let reasons = vec![
         PacketInReason::NoMatch,
@@ -122,6 +124,7 @@ fn controller() -> impl Strategy<Value = Action> {
         })
 }
 
+/// Generates a `sample` action.
 fn sample() -> impl Strategy<Value = Action> {
     let directions = vec![SampleDirection::Ingress, SampleDirection::Egress];
     let ids = (1..=u16::MAX, any::<[u32; 3]>());
@@ -150,6 +153,7 @@ pub(super) fn meter_id() -> impl Strategy<Value = MeterId> {
     (1..=MeterId::MAX.number()).prop_map(MeterId::new)
 }
 
+/// Generates a `resubmit` action.
 fn resubmit() -> impl Strategy<Value = Action> {
     let table = (0..=TableId::MAX.number()).prop_map(TableId::new);
     let port = single_port().prop_filter("no port", |port| *port != PortNo::IN_PORT);
@@ -169,6 +173,7 @@ fn set_field() -> impl Strategy<Value = Action> {
         .prop_map(|(field, value, mask)| Action::SetField { field, value, mask })
 }
 
+/// Generates a `load` action.
 fn load() -> impl Strategy<Value = Action> {
     (bits(is_writable, 64), any::<u64>()).prop_map(|(target, value)| {
         let value = value & (u64::MAX >> (64 - target.width));

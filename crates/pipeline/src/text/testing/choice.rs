@@ -24,6 +24,7 @@ fn hash_fields() -> impl Strategy<Value = HashFields> {
     ])
 }
 
+/// Generates a `multipath` action.
 pub(super) fn multipath() -> impl Strategy<Value = Action> {
     let algorithms = vec![
         MultipathAlgorithm::ModuloN,
@@ -42,6 +43,7 @@ pub(super) fn multipath() -> impl Strategy<Value = Action> {
     )
 }
 
+/// Generates a `bundle` action.
 pub(super) fn bundle() -> impl Strategy<Value = Action> {
     let algorithms = vec![BundleAlgorithm::ActiveBackup, BundleAlgorithm::HighestRandomWeight];
     let member = prop_oneof![single_port(), select(vec![PortNo::ANY, PortNo::NORMAL])];

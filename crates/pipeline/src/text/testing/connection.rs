@@ -11,6 +11,7 @@ use crate::{
     id::TableId,
 };
 
+/// Generates a `ct` action.
 pub(super) fn ct() -> impl Strategy<Value = Action> {
     let zone = prop_oneof![
         any::<u16>().prop_map(CtZone::Number),
@@ -42,6 +43,7 @@ pub(super) fn ct() -> impl Strategy<Value = Action> {
     )
 }
 
+/// Generates an action of `ct` that writes a field.
 fn write() -> impl Strategy<Value = Action> {
     let target = || bits(|field| matches!(field, FieldId::CtMark | FieldId::CtLabel), 64);
     let load = (target(), any::<u64>()).prop_map(|(target, value)| Action::Load {
@@ -59,6 +61,7 @@ fn write() -> impl Strategy<Value = Action> {
     prop_oneof![load, set, moved]
 }
 
+/// Generates a `nat` action.
 fn nat() -> impl Strategy<Value = Action> {
     let kind = select(vec![NatKind::Source, NatKind::Destination]);
     let flags = (any::<bool>(), select(vec![(false, false), (true, false), (false, true)]));
@@ -76,6 +79,7 @@ fn nat() -> impl Strategy<Value = Action> {
     prop_oneof![ranged, plain].prop_map(|nat| Action::Nat(Box::new(nat)))
 }
 
+/// Generates a range of addresses and ports.
 fn range() -> impl Strategy<Value = NatRange> {
     let four = (1..=u32::MAX, any::<u32>()).prop_map(|(one, other)| {
         let address = |address: u32| IpAddr::V4(Ipv4Addr::from(address));

@@ -31,6 +31,7 @@ pub fn any_group_mod() -> impl Strategy<Value = GroupMod> {
     )
 }
 
+/// Generates a bucket of a group.
 fn bucket(kind: GroupKind) -> impl Strategy<Value = Bucket> {
     let port =
         single_port().prop_filter("the port is not a reserved port", |port| *port <= PortNo::MAX);
@@ -51,6 +52,7 @@ fn bucket(kind: GroupKind) -> impl Strategy<Value = Bucket> {
     )
 }
 
+/// Generates the selection method of a group.
 fn selection() -> impl Strategy<Value = Selection> {
     let field = select(FieldId::all().filter(is_readable).collect::<Vec<_>>());
     let masked = field.prop_flat_map(|field| (Just(field), field_bits(field)));
@@ -96,6 +98,7 @@ pub fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
     )
 }
 
+/// Generates a band of a meter.
 fn band(has_bursts: bool) -> impl Strategy<Value = MeterBand> {
     let kind = option::of(any::<u8>()).prop_map(|precedence| match precedence {
         Some(precedence) => MeterBandKind::DscpRemark { precedence },

@@ -13,6 +13,7 @@ use crate::{
     id::{Cookie, TableId},
 };
 
+/// Generates a `learn` action.
 pub(super) fn learn() -> impl Strategy<Value = Action> {
     let table =
         (0..=TableId::MAX.number()).prop_map(|table| TableId::new(table).unwrap_or_default());
@@ -41,6 +42,7 @@ pub(super) fn learn() -> impl Strategy<Value = Action> {
     )
 }
 
+/// Generates a spec of a `learn` action.
 fn spec() -> impl Strategy<Value = LearnSpec> {
     let same = readable_subfield().prop_map(|bits| match_spec(bits, LearnSource::Field(bits)));
     let other = (readable_subfield(), readable_subfield()).prop_filter_map(

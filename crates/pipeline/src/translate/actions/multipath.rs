@@ -64,6 +64,7 @@ mod tests {
         MultipathAlgorithm::IterativeHash,
     ];
 
+    /// Returns a `multipath` action.
     fn action(algorithm: MultipathAlgorithm, link_max: u16, argument: u32) -> MultipathAction {
         let target = Subfield::whole(FieldId::Reg0);
         let fields = HashFields::EthSrc;

@@ -132,16 +132,19 @@ mod tests {
 
     const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
+    /// Returns a port as an object.
     fn port(bridge: usize, number: u32) -> Object {
         Object::Port(BRIDGES[bridge], PortNo::new(number))
     }
 
+    /// Returns the reads of a traversal that consults some objects.
     fn reads(objects: impl IntoIterator<Item = Object>) -> Box<[Object]> {
         let mut reads = Reads::default();
         objects.into_iter().for_each(|object| reads.add(object));
         reads.take()
     }
 
+    /// Generates an object.
     fn object() -> impl Strategy<Value = Object> {
         prop_oneof![
             4 => (0..2_usize, 1..60_u32).prop_map(|(bridge, number)| port(bridge, number)),

@@ -56,6 +56,7 @@ struct CallSiteCase {
 }
 
 impl CallSiteCase {
+    /// Generates one case.
     fn draw(runner: &mut proptest::test_runner::TestRunner) -> Self {
         let mut some = |count| (0..count).map(|_| draw(runner, &generate::packet())).collect();
         let packets: Vec<FlowKey> = some(PACKETS);
@@ -150,6 +151,7 @@ enum Proof {
     Reason(&'static str),
 }
 
+/// Returns an exemption, with the test that covers it.
 const fn exempt(file: &'static str, words: &'static str, test: &'static str) -> Exemption {
     Exemption { file, words, proof: Proof::Test(test) }
 }

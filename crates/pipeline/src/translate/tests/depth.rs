@@ -60,6 +60,7 @@ const METERS: u32 = 2;
 const DEPTHS: std::ops::Range<u16> = 58..70;
 
 impl NestingLevel {
+    /// Returns the depth that the level adds.
     fn depth(self) -> u16 {
         match self.hop {
             Hop::Resubmit | Hop::Clones(_) => 1,
@@ -108,10 +109,12 @@ fn set_field(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
+/// Returns an output to a port.
 fn output(port: u32) -> Action {
     Action::Output { port: PortNo::new(port), max_len: 0 }
 }
 
+/// Returns the addition of a group with one action.
 fn group(id: GroupId, action: Action) -> GroupMod {
     let bucket = Bucket {
         id: 0,
@@ -129,6 +132,7 @@ fn group(id: GroupId, action: Action) -> GroupMod {
     }
 }
 
+/// Returns the addition of a meter.
 fn meter(id: u32) -> MeterMod {
     let (rate, burst_size) = if id == 1 { (u32::MAX, 0) } else { (1, 1) };
     let bands = vec![MeterBand { kind: MeterBandKind::Drop, rate, burst_size }];
@@ -137,6 +141,7 @@ fn meter(id: u32) -> MeterMod {
     MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(id)), config }
 }
 
+/// Returns the addition of a rule.
 fn rule(number: u32, actions: Vec<Action>) -> FlowMod {
     let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     key.set_field(FieldId::Reg0, number.into());
@@ -158,6 +163,7 @@ fn rule(number: u32, actions: Vec<Action>) -> FlowMod {
     }
 }
 
+/// Generates a level of nested actions.
 fn level() -> impl Strategy<Value = NestingLevel> {
     let hop = prop_oneof![
         2 => Just(Hop::Resubmit),
@@ -199,6 +205,7 @@ fn build_network(levels: &[NestingLevel], depth: u16, ports: Vec<PortInfo>) -> V
     vec![Op::SetPorts(BRIDGE, ports), Op::Modify(BRIDGE, mods)]
 }
 
+/// Generates a packet.
 fn packet() -> impl Strategy<Value = FlowKey> {
     generate::packet().prop_map(|mut key| {
         key.set_bridge(BRIDGE.number().into());

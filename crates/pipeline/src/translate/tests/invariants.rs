@@ -323,6 +323,7 @@ fn again(checked: &CheckedPipeline, old: &Traversal) -> Traversal {
     }
 }
 
+/// Returns the rule of each visit.
 fn rules(traversal: &Traversal) -> Vec<Option<RuleId>> {
     traversal.visits.iter().map(|visit| visit.rule.as_ref().map(|rule| rule.id)).collect()
 }

@@ -172,6 +172,7 @@ fn scan(rules: &[Arc<Rule>], key: &FlowKey) -> Option<crate::RuleId> {
     matching.max_by_key(|rule| rule.rank()).map(|rule| rule.id)
 }
 
+/// Applies a command to some rules.
 fn change(pipeline: &Pipeline, id: BridgeId, command: FlowModCommand, rules: &[OverlappingRule]) {
     let request =
         |rule: &OverlappingRule| parse_rule(command, &rule.text(command), &NoPortNames).unwrap();
@@ -206,6 +207,7 @@ struct NearbyPacket {
 const PROTOCOLS: [&str; 12] =
     ["tcp", "tcp", "tcp", "tcp", "udp", "udp", "udp", "ip", "ip", "arp", "arp", ""];
 
+/// Generates a rule.
 fn rule() -> impl Strategy<Value = OverlappingRule> {
     let address = || (address(), select(vec![0, 8, 16, 20, 24, 24, 32, 32]));
     let port = select(vec![(80, 0xffff), (443, 0xffff), (1024, 0xfc00), (8, 8)]);
@@ -236,6 +238,7 @@ fn rule() -> impl Strategy<Value = OverlappingRule> {
         )
 }
 
+/// Generates a packet near a rule.
 fn packet() -> impl Strategy<Value = NearbyPacket> {
     let port = prop_oneof![select(vec![80_u16, 81, 443, 1030, 8]), any::<u16>()];
     (prop::array::uniform6(prop::bool::weighted(0.8)), address(), address(), port, {
@@ -250,6 +253,7 @@ fn packet() -> impl Strategy<Value = NearbyPacket> {
         })
 }
 
+/// Generates an IPv4 address.
 fn address() -> impl Strategy<Value = u32> {
     prop_oneof![
         4 => (0_u32..6, 0_u32..40).prop_map(|(net, host)| 0x0a00_0000 | net << 16 | host << 3),
@@ -272,6 +276,7 @@ impl OverlappingRule {
         }
     }
 
+    /// Returns the rule as text for a command.
     fn text(&self, command: FlowModCommand) -> String {
         let mut text = format!("priority={}", self.priority);
         if !self.protocol.is_empty() {
@@ -296,6 +301,7 @@ impl OverlappingRule {
 }
 
 impl NearbyPacket {
+    /// Returns the packet near a rule.
     fn near(&self, rule: &OverlappingRule, id: BridgeId) -> FlowKey {
         let inside = |follows: bool, own: u32, (address, length): (u32, u32)| {
             let fixed = u32::MAX.checked_shl(32 - length).unwrap_or(0);

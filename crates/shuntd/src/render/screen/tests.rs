@@ -38,6 +38,7 @@ fn drawn_in(screen: &mut TopScreen, width: u16, height: u16) -> Vec<String> {
     cells.chunks(usize::from(width)).map(|cells| line(cells).trim_end().to_owned()).collect()
 }
 
+/// Checks that a line has a text.
 fn has(lines: &[String], wanted: &str) {
     assert!(lines.iter().any(|line| line.contains(wanted)), "{wanted}:\n{}", lines.join("\n"));
 }

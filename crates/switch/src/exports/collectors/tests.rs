@@ -6,6 +6,7 @@ use tokio::{net::UdpSocket, time::timeout};
 
 use super::*;
 
+/// Returns the socket of a collector, and its address.
 async fn listener() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -20,10 +21,12 @@ async fn received(socket: &UdpSocket) -> (u8, u16) {
     (buffer[0], from.port())
 }
 
+/// Returns a datagram for each number.
 fn datagrams(numbers: impl Iterator<Item = u8>) -> Vec<ExportDatagram> {
     numbers.map(|number| ExportDatagram { bytes: vec![number], records: 1 }).collect()
 }
 
+/// Returns an empty set of collectors.
 fn collectors() -> ExportCollectors {
     ExportCollectors::new("bridge br0: sFlow".to_owned(), TemplateUse::Never, &Arc::default())
 }

@@ -236,15 +236,18 @@ mod tests {
         sampled.flow(&parser.parse(&sampled), &OBSERVATION, 1000)
     }
 
+    /// Returns the flow of a sampled packet.
     fn flow(packet: &PacketBuilder, vlan_tci: Option<u16>) -> (IpfixFlowKey, IpfixCounts) {
         flow_by(&mut SampleParser::default(), packet, vlan_tci)
     }
 
+    /// Returns the network header of an IPv4 packet.
     fn v4(protocol: u8) -> IpfixNetwork {
         let (source, destination) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         IpfixNetwork::V4 { source, destination, tos: 0x2b, protocol }
     }
 
+    /// Returns an IPv4 packet.
     fn ipv4() -> PacketBuilder {
         PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tos(0x2b).ttl(63)
     }

@@ -27,6 +27,7 @@ fn in_namespace<T: Future<Output = ()>>(test: impl FnOnce() -> T + Send + 'stati
     thread.join().unwrap();
 }
 
+/// Runs a command of `ip`.
 fn ip(line: &str) {
     assert!(is_done("ip", line), "{line}");
 }
@@ -66,6 +67,7 @@ impl SenderFixture {
         Self { sender, collector, totals }
     }
 
+    /// Sends a datagram.
     fn push(&self, first: u8) {
         self.collector.push(&datagram(first));
     }
@@ -86,11 +88,13 @@ impl SenderFixture {
         (sent, lost, self.collector.problem().is_some())
     }
 
+    /// Returns the local address of the socket.
     fn local(&self) -> String {
         self.collector.local().unwrap().to_string()
     }
 }
 
+/// Returns a datagram with a first byte.
 fn datagram(first: u8) -> Arc<ExportDatagram> {
     Arc::new(ExportDatagram { bytes: vec![first], records: 3 })
 }

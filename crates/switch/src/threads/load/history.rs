@@ -160,10 +160,12 @@ mod tests {
     use super::*;
     use crate::config::ThreadOptions;
 
+    /// Returns the name of a receive queue.
     fn queue(number: u16) -> RxQueueName {
         RxQueueName { bridge: BridgeId::new(1), port: PortNo::new(1), number }
     }
 
+    /// Returns the time after some seconds.
     fn at(seconds: u64) -> Time {
         Time::ZERO.after(Duration::from_secs(seconds))
     }
@@ -186,6 +188,7 @@ mod tests {
         history
     }
 
+    /// Returns the settings of the balancer.
     fn settings() -> AutoLbSettings {
         ThreadOptions { auto_lb: true, ..ThreadOptions::default() }.auto_lb()
     }

@@ -109,6 +109,7 @@ mod tests {
         (0..).zip(loads).map(queue).collect()
     }
 
+    /// Returns the queues that a plan moves, and their threads.
     fn moves(plan: &LoadPlan) -> Vec<(u16, usize)> {
         plan.moves.iter().map(|own| (own.queue.number, own.to)).collect()
     }

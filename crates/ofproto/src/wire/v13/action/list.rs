@@ -333,6 +333,7 @@ pub(crate) fn standard(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<
 mod tests {
     use super::*;
 
+    /// Reads a list of actions.
     fn read(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
         read_actions(bytes, ActionFormat::V13)
     }
