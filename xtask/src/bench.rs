@@ -5,10 +5,10 @@
 
 mod regress;
 
-use std::{os::unix::process::CommandExt as _, process::Command};
+use std::{ffi::OsString, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
 
 use crate::{
-    dpdk, install,
+    dpdk, install, linux_guest,
     shell::{TaskError, cargo, root, run, target},
 };
 
@@ -33,7 +33,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if arguments.iter().all(|word| QUERY_OPTIONS.contains(&word.as_str())) {
         println!("building the experiment program for its list, once:");
         build(LIST)?;
-        return run_experiments(arguments, None);
+        return run_experiments(arguments, &[]);
     }
     println!("building the switch and the experiments with optimisation:");
     // These options are for the build only. The experiments check the features.
@@ -47,7 +47,11 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     build(&[PACKAGES, features.concat().as_slice()].concat())?;
     ensure_rival();
     let os_ken = os_ken(&words);
-    run_experiments(&words, os_ken.as_deref())
+    let os_ken =
+        os_ken.map(|python| (install::OS_KEN_APPLICATIONS.variable, OsString::from(python)));
+    let guest = guest_files(&words).map(|folder| (linux_guest::VARIABLE, OsString::from(folder)));
+    let variables: Vec<(&str, OsString)> = os_ken.into_iter().chain(guest).collect();
+    run_experiments(&words, &variables)
 }
 
 /// Options that measure nothing.
@@ -76,13 +80,27 @@ fn os_ken(words: &[String]) -> Option<String> {
     python.map_err(|failure| println!("running without os-ken: {failure}")).ok()
 }
 
-/// Runs the built program.
+/// Returns the folder of the Linux guest, if a named experiment needs the guest.
+///
+/// Returns `None` otherwise, or on failure.
+fn guest_files(words: &[String]) -> Option<PathBuf> {
+    if !words.iter().any(|word| ["ports-vms", "--all"].contains(&word.as_str())) {
+        return None;
+    }
+    linux_guest::ensure()
+        .map_err(|failure| println!("running without a Linux guest: {failure}"))
+        .ok()
+}
+
+/// Runs the built program with further environment variables.
 ///
 /// `cargo run` builds the program again, because a different package selection changes features.
-fn run_experiments(arguments: &[String], os_ken: Option<&str>) -> Result<(), TaskError> {
+fn run_experiments(arguments: &[String], variables: &[(&str, OsString)]) -> Result<(), TaskError> {
     let program = target().join("release/experiments");
     let mut command = Command::new(&program);
-    command.envs(os_ken.map(|python| (install::OS_KEN_APPLICATIONS.variable, python)));
+    for (name, value) in variables {
+        command.env(name, value);
+    }
     // The experiments replace this process, so that only the experiments handle interrupts.
     let error = command.args(arguments).current_dir(root()).exec();
     Err(TaskError::new(format!("cannot run `{}`: {error}", program.display())))

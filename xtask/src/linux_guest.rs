@@ -1,4 +1,4 @@
-//! The Linux guest of a test: the kernel of a Debian package, and a file system with one script.
+//! The Linux guest of tests and experiments: the kernel of a Debian package, and a file system with one script.
 //!
 //! The guest runs in QEMU without hardware acceleration, so the guest needs no privileges. The
 //! script of the guest repeats a round forever: a ping, a download, an upload, and a line about the

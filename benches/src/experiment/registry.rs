@@ -6,7 +6,7 @@ use super::{Row, Run};
 use crate::experiments::{
     characterisation, classifier, dpdk_ports, foresight, forwarding, generation, gigaflow,
     guest_ports, host_ports, idle_ports, kernel_ports, live, megaflows, misses, nic_push,
-    nuevomatch, ovsdb_ports, pipeline, port_latency, slow_path, updates, workloads,
+    nuevomatch, ovsdb_ports, pipeline, port_latency, slow_path, updates, vm_ports, workloads,
 };
 
 /// An experiment of `shunt-bench`: its name, its plot and the function to run.
@@ -132,6 +132,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Frames between two cards of a guest",
         what: "CPU cycles per packet between two vhost-user ports, on one core, against OVS-DPDK",
         run: guest_ports::run,
+        ..WITH_OPEN_VSWITCH
+    },
+    Experiment {
+        name: "ports-vms",
+        title: "TCP between two virtual machines",
+        what: "TCP between Linux guests in QEMU through rules that rewrite addresses",
+        run: vm_ports::run,
         ..WITH_OPEN_VSWITCH
     },
     Experiment {

@@ -48,6 +48,11 @@ pub(super) const WORDS: &[(&str, &str)] = &[
          each packet of both directions",
     ),
     (
+        "TCP rate between two guests",
+        "bits of the frames that the port of the receiving guest sent to it in a second, headers \
+         included",
+    ),
+    (
         "time of a packet through the switch",
         "the time from just before a probe is sent, until the kernel gets it behind the switch",
     ),

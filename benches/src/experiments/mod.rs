@@ -31,5 +31,6 @@ pub(crate) mod slow_path;
 mod tables;
 pub(crate) mod translate;
 pub(crate) mod updates;
+pub(crate) mod vm_ports;
 mod windows;
 pub(crate) mod workloads;
