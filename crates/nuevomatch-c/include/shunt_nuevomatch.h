@@ -69,8 +69,9 @@ typedef struct nuevomatch_statistics {
 } nuevomatch_statistics;
 
 /* Builds a classifier. The seed is part of every hash: with a secret seed, rules from outside cannot choose
- * collisions. Returns NULL if a rule is invalid. Build again when the remainder has grown to a tenth of
- * the rules, in another thread if lookups must continue. */
+ * collisions. Returns NULL if a rule is invalid, or if the system refuses the least memory of the build.
+ * Build again when the remainder has grown to a tenth of the rules, in another thread if lookups must
+ * continue. */
 nuevomatch *nuevomatch_build(const nuevomatch_rule *rules, size_t count, uint64_t seed);
 
 /* Frees a classifier; NULL is ignored. */

@@ -95,7 +95,7 @@ pub const NUEVOMATCH_NONE: u32 = PRIORITY_MAX + 1;
 
 /// Builds a classifier; free it with [`nuevomatch_free`].
 ///
-/// Returns null if a rule is invalid.
+/// Returns null if a rule is invalid, or if the system refuses the least memory of the build.
 ///
 /// # Safety
 ///

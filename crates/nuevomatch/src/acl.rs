@@ -123,6 +123,7 @@ impl AclClassifier {
     ///   is illegal.
     /// - [`Error::InvalidField`] if a prefix is too long or a range is empty.
     /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
+    /// - [`Error::Memory`] if the system refuses the memory that the build needs.
     pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, Error> {
         if !(1..=ACL_CATEGORIES_MAX).contains(&categories) {
             return Err(Error::AclCategories { categories, max: ACL_CATEGORIES_MAX });

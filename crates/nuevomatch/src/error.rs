@@ -113,6 +113,17 @@ pub enum Error {
         /// Largest number of rules.
         max: usize,
     },
+    /// The system has no memory for a build.
+    #[error(
+        "{rules} rules need at least {bytes} bytes of memory, which the system refuses: free \
+         memory, raise its limit, or divide the rules"
+    )]
+    Memory {
+        /// Number of rules that were given.
+        rules: usize,
+        /// Least number of bytes that the build needs.
+        bytes: usize,
+    },
     /// The capacity of a bucket is zero or too large.
     #[error("bucket_rules = {bucket_rules} is refused: a bucket holds from 1 to {max} rules")]
     BucketRules {

@@ -30,6 +30,7 @@
 //! ```
 
 mod error;
+mod memory;
 mod schema;
 
 mod box_rule;

@@ -11,6 +11,7 @@ use crate::{
     BoxRule, Error, KeySchema, PartitionSettings, StartIndex, StaticTree,
     blocks::{BlockLayout, LayoutDemand, RuleArena},
     box_rule::widths,
+    memory::check_memory,
     partition::IsetPlanner,
     rule::PriorityRule,
     simd::{InstructionSet, MatchJob},
@@ -90,6 +91,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule that is not a box.
     /// - [`Error::BucketRules`] if the number of rules per bucket is out of its limits.
     /// - [`Error::TooManyRules`] if the index cannot number the rules.
+    /// - [`Error::Memory`] if the system refuses the memory that the build needs.
     pub fn build(
         schema: &KeySchema,
         rules: &[BoxRule<N>],
@@ -115,6 +117,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         if rules.len() > RULES_MAX {
             return Err(too_many);
         }
+        check_memory::<N>(rules.len())?;
         rules.iter().enumerate().try_for_each(|(at, rule)| rule.check(&widths, at))?;
         let mut demand = LayoutDemand::new(false);
         rules.iter().for_each(|rule| demand.add(&rule.into()));

@@ -22,6 +22,7 @@ use crate::{
     blocks::{BlockLayout, LayoutDemand, RuleArena},
     box_rule::widths,
     candidates::IndexedSet,
+    memory::check_memory,
     partition::{IsetPlan, IsetPlanner, SETS_MAX},
     remainder::{AcceptAll, BestRanks, LIST_RULES_MAX, RankFilter, Remainder},
     rule::PriorityRule,
@@ -102,6 +103,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule of another schema.
     /// - [`Error::BucketRules`] if the number of rules per bucket is out of its limits.
     /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
+    /// - [`Error::Memory`] if the system refuses the memory that the build needs.
     pub fn build(
         schema: &KeySchema,
         rules: &[PriorityRule<N>],
@@ -127,6 +129,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         if rules.len() >= u32::MAX as usize {
             return Err(too_many);
         }
+        check_memory::<N>(rules.len())?;
         rules.iter().enumerate().try_for_each(|(at, rule)| rule.check(&widths, at))?;
         // If rules do not fit into a bucket, the earliest rules stay, so rules are sorted by rank.
         let in_order = rules.is_sorted_by_key(PriorityRule::rank);
