@@ -238,7 +238,7 @@ thread_local! {
 }
 
 impl Registration {
-    fn ensure(_: Started) {
+    fn ensure_registered(_: Started) {
         REGISTRATION.with(|own| {
             if own.is_registered.get().is_none() {
                 // SAFETY: DPDK has started, and this thread calls the function for the first time.
@@ -497,7 +497,7 @@ impl FrameBuffer {
     /// Receives at most `max` frames, after it has released all earlier frames.
     pub(crate) fn receive(&mut self, from: &mut RxHandle, max: usize) {
         self.release();
-        Registration::ensure(from.port.started);
+        Registration::ensure_registered(from.port.started);
         let (port, queue) = (from.port.port, from.queue);
         let frames = self.frames.as_mut_ptr();
         // SAFETY: the port is started while the handle exists, and no other thread has the handle.
@@ -532,7 +532,7 @@ impl FrameBuffer {
     /// Earlier frames are released.
     pub(crate) fn allocate(&mut self, queue: &TxHandle, count: usize) -> bool {
         self.release();
-        Registration::ensure(queue.port.started);
+        Registration::ensure_registered(queue.port.started);
         let frames = self.frames.as_mut_ptr();
         let pool = queue.pool.0.as_ptr();
         // SAFETY: the pool is never freed. `frames` has room for BURST frames, and the buffers belong to

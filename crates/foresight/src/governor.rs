@@ -284,12 +284,12 @@ impl Governor {
         }
         let since = *self.trial_since.get_or_insert(now);
         let is_late = now.saturating_sub(since) >= self.config.trial_time;
-        self.trial_flows >= self.config.trial_flows && !self.pays(&self.counts)
+        self.trial_flows >= self.config.trial_flows && !self.is_worthwhile(&self.counts)
             || is_late && self.trial_flows >= self.config.trial_flows_min
     }
 
     /// Returns whether more than half of the settled forecasts of the trial were hit.
-    const fn pays(&self, counts: &OutcomeCounts) -> bool {
+    const fn is_worthwhile(&self, counts: &OutcomeCounts) -> bool {
         let hits = counts.hits.saturating_sub(self.trial_counts.hits);
         let settled = counts.settled().saturating_sub(self.trial_counts.settled());
         hits > 0 && hits * 2 > settled

@@ -79,7 +79,7 @@ fn check(starts: &[u32]) -> Result<(), TrainingError> {
     }
 }
 
-/// Returns the number of nets in each stage.
+/// Returns the number of neural networks (nets) in each stage.
 ///
 /// The source is "Scaling Open vSwitch with a Computational Cache", table 1: 5, 21, 133, and 265 or
 /// 521 nets in total.

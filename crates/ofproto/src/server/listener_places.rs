@@ -52,7 +52,7 @@ pub(super) struct EndedPeer {
 #[derive(Debug, Default)]
 pub(super) struct PeerActivity(Mutex<ActivityRecord>);
 
-/// The order of two records is the order in which their peers make room.
+/// The phase and the last activity of a peer; the least record makes room first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct ActivityRecord {
     phase: PeerPhase,

@@ -65,7 +65,7 @@ pub const KEYS: &[NameKey] = &[
         ..key(
             "filters",
             "of, acl, fw, ipc, or a file of filters or parameters",
-            "kind of those filters",
+            "kind of the filters",
         )
     },
     NameKey {

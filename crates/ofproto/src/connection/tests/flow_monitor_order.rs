@@ -9,7 +9,7 @@ use shunt_pipeline::{FlowMod, FlowModCommand, TableId, TableSelector};
 use super::{
     add,
     flow_monitors::{
-        ALL, CODECS, add_output, briefs, change, impatient, message, monitored, request,
+        ALL, CODECS, add_output, briefs, change, message, monitored, request, soon_paused,
     },
 };
 use crate::{
@@ -121,7 +121,7 @@ fn a_pause_loses_no_modification_of_new_rules() {
             (FlowMonitorFlags { modify: true, ..none }, &["reply", "added 3", "added 4"][..]),
             (FlowMonitorFlags { delete: true, ..none }, &[][..]),
         ] {
-            let mut harness = impatient(codec);
+            let mut harness = soon_paused(codec);
             harness.send(&message([request(1, flags)]));
             assert_eq!(briefs(&mut harness), ["reply"]);
             change(&harness, (1..=4).map(add).chain([modified.clone()]));
@@ -134,7 +134,7 @@ fn a_pause_loses_no_modification_of_new_rules() {
 #[test]
 fn a_listed_rule_is_not_reported_again() {
     for codec in CODECS {
-        let mut harness = impatient(codec);
+        let mut harness = soon_paused(codec);
         let table = TableSelector::One(TableId::new(1).unwrap());
         harness.send(&message([FlowMonitorRequest { table, ..request(1, ALL) }]));
         assert_eq!(briefs(&mut harness), ["reply"]);

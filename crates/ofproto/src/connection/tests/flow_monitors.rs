@@ -447,7 +447,7 @@ fn a_cancelled_monitor_reports_nothing() {
 }
 
 /// Returns a harness with monitors that are paused at two waiting changes.
-pub(super) fn impatient(codec: Codec) -> ConnectionHarness {
+pub(super) fn soon_paused(codec: Codec) -> ConnectionHarness {
     let limits = ConnectionLimits {
         replies_max: 200,
         events_max: 100,
@@ -464,7 +464,7 @@ pub(super) fn impatient(codec: Codec) -> ConnectionHarness {
 #[test]
 fn a_slow_reader_is_paused_and_resumed() {
     for codec in CODECS {
-        let mut harness = impatient(codec);
+        let mut harness = soon_paused(codec);
         harness.send(&message([request(1, ALL)]));
         assert_eq!(briefs(&mut harness), ["reply"]);
         change(&harness, (1..=5).map(add));
@@ -513,7 +513,7 @@ impl PeerView {
 #[test]
 fn a_listed_rule_is_removed_during_a_pause() {
     for codec in CODECS {
-        let mut harness = impatient(codec);
+        let mut harness = soon_paused(codec);
         harness.send(&message([request(1, ALL)]));
         assert_eq!(briefs(&mut harness), ["reply"]);
         change(&harness, (1..=3).map(add));
@@ -559,7 +559,7 @@ proptest! {
         steps in prop::collection::vec(any_step(), 0..60),
         codec in prop::sample::select(&CODECS[..]),
     ) {
-        let mut harness = impatient(codec);
+        let mut harness = soon_paused(codec);
         change(&harness, before.into_iter().map(add));
         harness.send(&message([request(1, ALL)]));
         let mut view = PeerView::default();

@@ -248,7 +248,7 @@ fn a_cleared_port_costs_what_it_has_learned() {
     assert_eq!(count_learned(&pipeline), (MANY.into(), MANY.into()));
 }
 
-/// A packet-out has no learning rule that lets its table be counted.
+/// No rule learns, so the rules of the table are not counted before the packet-out.
 #[test]
 fn packet_out_that_learns_scans_table_once() {
     let pipeline = pipeline();
