@@ -56,6 +56,9 @@ fn interface_columns_follow_the_device() {
         let reason = "down: the device v1 is set down: use `ip link set v1 up`";
         assert!(show(&daemon).contains(reason), "{}", show(&daemon));
         assert_eq!(fixture.done("get interface v1 link_speed duplex"), "10000000000\nfull");
+        assert_eq!(fixture.done("get interface v1 status:driver_name"), "veth");
+        let versions = fixture.done("get interface v1 status");
+        assert!(versions.contains("driver_version=") && versions.contains("firmware_version="));
     }
 }
 

@@ -1,12 +1,12 @@
 //! The traits that every kind of port implements.
 
-use std::{io, os::fd::BorrowedFd, time::Duration};
+use std::{io, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 use shunt_pipeline::{DatapathPort, Time};
 
 use super::{
-    DeviceLosses, DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState,
-    LinkMode, MtuRefusal, PortError, StoredDescriptor,
+    DeviceLosses, DeviceReader, DeviceReading, DriverInfo, HostDevice, HostDeviceSetting,
+    HostDeviceState, LinkMode, MtuRefusal, PortError, StoredDescriptor,
 };
 use crate::{
     metrics::{Counter, RxLoss},
@@ -117,6 +117,11 @@ pub trait Port: Send {
     /// The driver of the device answers, which may take longer than other system calls.
     fn link_mode(&self) -> LinkMode {
         self.host_device().map_or_else(LinkMode::default, HostDevice::link_mode)
+    }
+
+    /// Returns the driver of the device, as it was when the port was opened.
+    fn driver(&self) -> Option<&Arc<DriverInfo>> {
+        self.host_device()?.driver.as_ref()
     }
 
     /// Returns the MAC address: locally administered if the port has no device.

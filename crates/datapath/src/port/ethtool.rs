@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    host_device::LinkMode,
+    host_device::{DriverInfo, LinkMode},
     sys::{DeviceName, check_result},
 };
 
@@ -32,8 +32,8 @@ type LinkSettings = [u32; 11];
 impl EthtoolRequest for LinkSettings {}
 
 /// `struct ethtool_drvinfo`.
-type DriverInfo = [u32; 49];
-impl EthtoolRequest for DriverInfo {}
+type DriverAnswer = [u32; 49];
+impl EthtoolRequest for DriverAnswer {}
 
 fn run_ioctl<T: EthtoolRequest>(
     fd: BorrowedFd<'_>,
@@ -62,18 +62,27 @@ pub(super) fn rx_queues(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u
     Ok(rx.saturating_add(combined))
 }
 
-/// Returns the name of the driver.
+/// Returns the name and the versions of the driver.
 ///
 /// # Errors
 ///
 /// If the device has no driver, or the driver has no name.
-pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String> {
-    let mut info: DriverInfo = [0; 49];
-    info[0] = ETHTOOL_GDRVINFO;
-    run_ioctl(fd, device, &mut info)?;
-    let name = info[1..9].iter().flat_map(|word| word.to_ne_bytes());
-    let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
-    Ok(String::from_utf8_lossy(&name).into_owned())
+pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<DriverInfo> {
+    let mut answer: DriverAnswer = [0; 49];
+    answer[0] = ETHTOOL_GDRVINFO;
+    run_ioctl(fd, device, &mut answer)?;
+    Ok(DriverInfo {
+        name: text(&answer[1..9]),
+        version: text(&answer[9..17]),
+        firmware_version: text(&answer[17..25]),
+    })
+}
+
+/// Returns a text that ends with its first zero byte.
+fn text(words: &[u32]) -> String {
+    let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Returns the speed and the duplex mode of the link.

@@ -52,6 +52,17 @@ pub struct LinkMode {
     pub is_full_duplex: Option<bool>,
 }
 
+/// The driver of a network device, as it describes itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriverInfo {
+    /// Name, such as `veth`.
+    pub name: String,
+    /// Version of the driver.
+    pub version: String,
+    /// Version of the firmware; empty without firmware.
+    pub firmware_version: String,
+}
+
 /// A network device of the host that a port serves.
 #[derive(Debug)]
 pub struct HostDevice {
@@ -66,6 +77,8 @@ pub struct HostDevice {
     is_second_name: bool,
     /// The MTU that was refused when the device was opened.
     pub(super) mtu_refusal: Option<MtuRefusal>,
+    /// The driver when the device was opened; `None` if the device has none.
+    pub(super) driver: Option<Arc<DriverInfo>>,
 }
 
 /// An MTU that was refused when a device was opened.
@@ -124,7 +137,8 @@ impl HostDevice {
     pub(super) fn new(control: OwnedFd, name: DeviceName, index: c_uint) -> Self {
         let first = sys::device_name(control.as_fd(), index).ok().flatten();
         let is_second_name = first.is_some_and(|first| first != name.as_str());
-        Self { control, name, index, is_second_name, mtu_refusal: None }
+        let driver = ethtool::driver(control.as_fd(), &name).ok().map(Arc::new);
+        Self { control, name, index, is_second_name, mtu_refusal: None, driver }
     }
 
     /// Returns this device with the MTU that was refused when it was opened.
@@ -210,7 +224,8 @@ impl HostDevice {
     fn try_clone(&self) -> Option<Self> {
         let control = self.control.try_clone().ok()?;
         let Self { index, is_second_name, mtu_refusal, .. } = *self;
-        Some(Self { control, name: self.name.clone(), index, is_second_name, mtu_refusal })
+        let (name, driver) = (self.name.clone(), self.driver.clone());
+        Some(Self { control, name, index, is_second_name, mtu_refusal, driver })
     }
 }
 
@@ -405,6 +420,7 @@ mod tests {
             let device = HostDevice::new(control, name, index);
             let read = || device.state();
             let reader = device.reader().unwrap();
+            assert_eq!(device.driver.as_ref().unwrap().name, "veth");
             let mut expected =
                 HostDeviceState { index, is_up: false, mac: [2, 0, 0, 0, 0, 0xa], mtu: 1400 };
             assert_eq!(read(), Some(expected));

@@ -50,8 +50,8 @@ pub use contract::{
 pub use device_addresses::DeviceAddress;
 pub use error::PortError;
 pub use host_device::{
-    DeviceMtu, DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState,
-    LinkMode, MtuRefusal, MtuRefusalReason,
+    DeviceMtu, DeviceReader, DeviceReading, DriverInfo, HostDevice, HostDeviceSetting,
+    HostDeviceState, LinkMode, MtuRefusal, MtuRefusalReason,
 };
 pub use link::{DeviceDrops, DeviceLosses};
 pub use shunt_dpdk::{

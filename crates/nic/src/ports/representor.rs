@@ -10,8 +10,9 @@ use std::{io, sync::Arc};
 use shunt_datapath::{
     Packet, Pool, PortError, RxQueue,
     port::{
-        Capabilities, DeviceLosses, DeviceReader, DeviceReading, DeviceWork, HostDeviceSetting,
-        HostDeviceState, LinkMode, Port, PortCounters, PortWork, Queues, RxReport, pair::pair,
+        Capabilities, DeviceLosses, DeviceReader, DeviceReading, DeviceWork, DriverInfo,
+        HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters, PortWork, Queues,
+        RxReport, pair::pair,
     },
 };
 use shunt_pipeline::Time;
@@ -137,6 +138,10 @@ impl Port for Representor {
 
     fn link_mode(&self) -> LinkMode {
         self.device.link_mode()
+    }
+
+    fn driver(&self) -> Option<&Arc<DriverInfo>> {
+        self.device.driver()
     }
 
     fn mac(&self) -> [u8; 6] {

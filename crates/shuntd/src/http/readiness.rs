@@ -125,6 +125,7 @@ mod tests {
             mac_problem: None,
             device: None,
             link_mode: LinkMode::default(),
+            driver: None,
             link_resets: 0,
             vlan_mode: PortVlanMode::Trunk,
             tag: None,

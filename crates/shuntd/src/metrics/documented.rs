@@ -67,6 +67,7 @@ fn port_status() -> BridgePortStatus {
         mac_problem: None,
         device: None,
         link_mode: LinkMode::default(),
+        driver: None,
         link_resets: 0,
         vlan_mode: PortVlanMode::Trunk,
         tag: None,

@@ -72,7 +72,7 @@ pub(super) const TABLES: [(&str, &str); 7] = [
 ];
 
 /// The tables of which the column `status` also contains a state.
-pub(super) const TABLES_WITH_STATE: [&str; 2] = ["Controller", "Manager"];
+pub(super) const TABLES_WITH_STATE: [&str; 3] = ["Controller", "Interface", "Manager"];
 
 /// Columns without an effect in Shunt, with the reasons.
 static COLUMNS: [IgnoredColumn; 24] = [

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shunt_datapath::port::DpdkState;
+use shunt_datapath::port::{DpdkState, DriverInfo};
 use shunt_ovsdb::{
     DatabaseSnapshot, RowTransaction, RowView,
     value::{Atom, Datum, RowUuid},
@@ -159,6 +159,9 @@ impl<'a> RowReport<'a> {
             self.set("Interface", row, "statistics", counters);
         }
         self.set("Interface", row, "bfd_status", bfd_status(port));
+        let mut entries = self.ignored_entries(row);
+        entries.extend(driver_entries(port));
+        self.set("Interface", row, "status", Datum::string_map(pairs(&entries)));
         for (column, value) in device_columns(port) {
             self.set("Interface", row, column, value);
         }
@@ -318,6 +321,17 @@ fn reasons<'a>(settings: Option<&'a String>, port: Option<&'a BridgePortStatus>)
     });
     reasons.extend(of_port.flatten());
     reasons
+}
+
+/// Returns the entries of `status` about the driver of a port.
+fn driver_entries(port: Option<&BridgePortStatus>) -> Vec<(&'static str, String)> {
+    let Some(driver) = port.and_then(|port| port.driver.as_ref()) else { return Vec::new() };
+    let DriverInfo { name, version, firmware_version } = &**driver;
+    vec![
+        ("driver_name", name.clone()),
+        ("driver_version", version.clone()),
+        ("firmware_version", firmware_version.clone()),
+    ]
 }
 
 /// Returns the columns about the device and the link of a port.

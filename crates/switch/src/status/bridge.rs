@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,7 +11,7 @@ use shunt_datapath::{
     DropReason, RxLoss,
     egress::{counters::QueueCounts, htb::HtbOptions},
     metrics::PortTraffic,
-    port::{HostDeviceState, LinkMode},
+    port::{DriverInfo, HostDeviceState, LinkMode},
 };
 use shunt_flow::PortNo;
 use shunt_nic::NicDropReason;
@@ -203,6 +204,9 @@ pub struct BridgePortStatus {
     /// Speed and duplex mode of the link.
     #[serde(skip)]
     pub link_mode: LinkMode,
+    /// Driver of the device; `None` without one, or while the port is closed.
+    #[serde(skip)]
+    pub driver: Option<Arc<DriverInfo>>,
     /// Number of changes of the link while the port was open.
     #[serde(skip)]
     pub link_resets: u64,
@@ -513,6 +517,7 @@ fn port_status(
         mac_problem: bridges.find(bridge).ok().and_then(|own| port.mac_problem(own)),
         device: port.device.filter(|_| port.open.is_some()),
         link_mode: port.link_mode,
+        driver: port.open.as_ref().and_then(|open| open.driver()).cloned(),
         link_resets: port.link_resets,
         vlan_mode: port.settings.effective_vlan_mode(),
         tag: port.settings.tag,

@@ -210,7 +210,7 @@ impl AfXdp {
     fn warn_of_veth(&self) {
         let name = self.device.name.as_str();
         let is_veth = ethtool::driver(self.device.control.as_fd(), &self.device.name)
-            .is_ok_and(|driver| driver == "veth");
+            .is_ok_and(|driver| driver.name == "veth");
         if is_veth {
             warn!(
                 "device {name}: AF_XDP does not see the checksum state of a veth device: TCP and UDP \
@@ -294,7 +294,7 @@ impl AfXdp {
         PortError::XdpMode {
             name: self.device.name.as_str().to_owned(),
             driver: ethtool::driver(self.device.control.as_fd(), &self.device.name)
-                .unwrap_or_else(|_| "unknown".to_owned()),
+                .map_or_else(|_| "unknown".to_owned(), |driver| driver.name),
             mode: mode.name(),
             works: works.join(" or "),
         }
