@@ -87,6 +87,7 @@ fn take_frame(
     assert!(is_taken || !is_new, "{packet:?} was refused, and changed the session");
 }
 
+/// Polls a session, and checks its packet and its state.
 fn check_poll(session: &mut BfdSession, settings: BfdSettings, received: u64, now: Duration) {
     let output = session.poll(received, now);
     if let Some(packet) = output.packet {

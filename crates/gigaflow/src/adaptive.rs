@@ -461,6 +461,7 @@ mod tests {
         }
     }
 
+    /// Both granularities.
     const GRANULARITIES: [Granularity; 2] = [Granularity::SubTraversals, Granularity::Megaflows];
 
     #[test]

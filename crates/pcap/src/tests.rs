@@ -7,6 +7,7 @@ use crate::{
     writer::RECORD_BYTES,
 };
 
+/// The times and frames of packets.
 type Packets = Vec<(u64, Vec<u8>)>;
 
 fn write_capture(packets: &Packets) -> Vec<u8> {

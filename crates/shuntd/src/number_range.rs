@@ -105,6 +105,7 @@ mod tests {
             ("i32", "-2147483648", "2147483647"),
             ("i64", "-9223372036854775808", "9223372036854775807"),
         ] {
+            /// A number that no type holds.
             const VALUE: &str = "99999999999999999999";
             let message = format!("invalid type: integer `{VALUE}` as i128, expected {name}");
             let rule = broken_rule(&message, VALUE);
@@ -128,6 +129,7 @@ mod tests {
 
     #[test]
     fn number_in_json_has_line_and_key() {
+        /// A configuration file with one number.
         #[derive(Debug, serde::Deserialize)]
         struct SecondsFile {
             #[expect(dead_code, reason = "the text is refused")]

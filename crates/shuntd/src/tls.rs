@@ -212,6 +212,7 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
+    /// All options of TLS.
     const COMPLETE: &str = "private_key = 'k'\ncertificate = 'c'\nca_certificate = 'a'\n";
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) struct Caches {
     /// the burst may be reclaimed. Packets of the burst may have hit entries that died later, and
     /// still need their actions.
     reclaims_left: usize,
-    /// The limit of entries, once no replaced index has entries; 0: it is in force.
+    /// The limit of entries to set when no replaced index has entries; 0: none waits.
     limit: usize,
     /// The counts of replaced indexes.
     totals: IndexTotals,

@@ -175,6 +175,7 @@ proptest! {
 ///
 /// Unlike the memory of the process, no other test changes it. See proc_pid_pagemap(5).
 fn resident_bytes<T>(slots: &Vec<T>) -> usize {
+    /// The size of a memory page.
     const PAGE: usize = 4096;
     let begin = slots.as_ptr().addr();
     let pages = begin / PAGE..(begin + slots.capacity() * size_of::<T>()).div_ceil(PAGE);

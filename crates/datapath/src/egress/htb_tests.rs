@@ -203,6 +203,7 @@ proptest! {
         shares in prop::collection::vec((0_u64..100, 0_u32..3), 1..5),
         spare in 0_u64..100,
     ) {
+        /// Rate of the queue in bits per second.
         const RATE: u64 = 10_000_000;
         let total = shares.iter().map(|(share, _)| share).sum::<u64>() + spare;
         let queue = |(share, priority): &(u64, u32)| HtbQueue {

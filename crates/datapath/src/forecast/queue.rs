@@ -124,6 +124,7 @@ mod tests {
     use super::*;
     use crate::forecast::ForecastCounters;
 
+    /// The predictor of all forecasts.
     const SOURCE: ForecastSource = ForecastSource::Successor;
 
     /// Adds a forecast with a confidence in percent.

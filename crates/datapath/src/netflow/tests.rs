@@ -24,6 +24,7 @@ const fn seconds(seconds: u64) -> Time {
     Time::from_nanoseconds(seconds * 1_000_000_000)
 }
 
+/// Time after which an idle flow ends.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
 /// Scans all flows at `now`.

@@ -170,6 +170,7 @@ mod tests {
         now: u64,
     }
 
+    /// Number of nanoseconds in a second.
     const BILLION: i128 = 1_000_000_000;
 
     impl Oracle {

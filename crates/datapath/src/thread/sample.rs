@@ -160,6 +160,7 @@ mod tests {
 
     use super::*;
 
+    /// The ingress port of the packets.
     const INGRESS: DatapathPort = DatapathPort::new(1);
 
     /// Returns an output to a port.

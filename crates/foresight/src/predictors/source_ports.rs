@@ -163,6 +163,7 @@ impl PortSequence {
 mod tests {
     use super::*;
 
+    /// Time after which a forecast flow arrives.
     const SOON: Duration = Duration::from_millis(1);
 
     /// Returns the ends of a flow of a client.

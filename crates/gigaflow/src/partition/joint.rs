@@ -73,6 +73,7 @@ mod tests {
         partition::StageId,
     };
 
+    /// Number of stages.
     const STAGES_COUNT: u8 = 4;
 
     /// Random stages that hold about one in `every` sub-traversals.

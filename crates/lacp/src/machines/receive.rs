@@ -159,6 +159,7 @@ mod tests {
     /// A flag that this end does not set in the test.
     const USED: LacpState = LacpState::COLLECTING;
 
+    /// The state of this end in received LACPDUs.
     const ACTOR_FLAGS: LacpState = LacpState::ACTIVITY.with(LacpState::AGGREGATION);
 
     fn info_of_end(number: u16, state: LacpState) -> LacpInfo {

@@ -84,6 +84,7 @@ fn event() -> EventFd {
     EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap()
 }
 
+/// A message that adds a valid ring.
 const RING: RingMessage = RingMessage {
     direction: RingDirection::ToServer,
     index: 0,
@@ -110,6 +111,7 @@ fn a_server_refuses_messages_that_break_the_protocol() {
         MemifMessage::Init(init) => MemifMessage::Init(InitMessage { mode: 1, ..init }),
         other => other,
     };
+    /// Messages of a peer that break a rule.
     type PeerAction<'a> = &'a dyn Fn(&RawPeer);
     let cases: [(&str, PeerAction<'_>); 13] = [
         ("the peer sent the message CONNECT, which is not allowed at this point", &|peer| {

@@ -268,6 +268,7 @@ mod tests {
     /// A slow peer costs a pointer to each unread rule, and no copy of a rule.
     #[test]
     fn a_listing_holds_pointers_to_unread_rules() {
+        /// Number of rules.
         const COUNT: usize = 2000;
         let (pipeline, bridge, filter) = (Pipeline::new(0), BridgeId::new(1), RuleFilter::all());
         pipeline.add_bridge(bridge, BridgeSettings::default());

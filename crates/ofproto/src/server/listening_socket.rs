@@ -331,7 +331,9 @@ mod tests {
 
     #[tokio::test]
     async fn every_lost_place_is_logged_at_debug() {
+        /// The log line of a connection that makes room.
         const LOST: &str = "connection closed before its hello: a new connection needs its place";
+        /// The log line of a refused connection.
         const REFUSED: &str = "connection refused: too many are open";
         for (text, waiting) in [(LOST, 8), (REFUSED, 0)] {
             for (level, logged) in [(Level::WARN, 5), (Level::DEBUG, 8)] {

@@ -43,6 +43,7 @@ impl FileLock {
 
 #[expect(clippy::cast_possible_truncation, reason = "the constant is 1")]
 const WRITE_LOCK: libc::c_short = libc::F_WRLCK as libc::c_short;
+/// The start of the file, from which the lock counts.
 #[expect(clippy::cast_possible_truncation, reason = "the constant is 0")]
 const START: libc::c_short = libc::SEEK_SET as libc::c_short;
 

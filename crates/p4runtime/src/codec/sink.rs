@@ -121,6 +121,7 @@ mod tests {
         program::Program,
     };
 
+    /// The fields of generated matches.
     const FIELDS: &[FieldId] = &[
         FieldId::InPort,
         FieldId::EthDst,

@@ -210,6 +210,7 @@ fn byte(word: &str) -> Option<u8> {
 mod tests {
     use super::*;
 
+    /// A filter in the format of `ClassBench`.
     const LINE: &str = "@192.0.2.1/24\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\t0x1000/0x1000\t";
 
     fn error_position(text: &str) -> (usize, usize, &'static str, String) {

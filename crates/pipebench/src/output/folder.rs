@@ -84,6 +84,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// Name of the file that is written last.
     const MANIFEST: &str = "manifest";
 
     /// Returns the names of the files in a folder.

@@ -208,6 +208,7 @@ impl fmt::Display for SwitchDump {
 mod tests {
     use super::*;
 
+    /// A dump of rules by `ovs-ofctl`.
     const DUMP: &str = "NXST_FLOW reply (xid=0x4):\n\
         \x20cookie=0x1, duration=1.5s, table=0, n_packets=0, n_bytes=0, priority=100,in_port=1 actions=resubmit(,8)\n\
         \x20cookie=0x1, table=0, priority=90,in_port=2 actions=clone(resubmit(,9)),output:3\n\
@@ -250,6 +251,7 @@ mod tests {
         assert!(matches!(SwitchDump::read("nothing\n"), Err(DumpError::Rule { line: 1, .. })));
     }
 
+    /// A line of a dump.
     const RULE: &str = "table=0,priority=7,in_port=1 actions=resubmit(,1)\n";
 
     #[test]

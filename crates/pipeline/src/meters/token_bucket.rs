@@ -124,6 +124,7 @@ mod tests {
         now: u64,
     }
 
+    /// Number of nanoseconds in a second.
     const BILLION: u128 = 1_000_000_000;
 
     impl ExactBucket {

@@ -100,6 +100,7 @@ mod tests {
     };
 
     const BRIDGE: BridgeId = BridgeId::new(1);
+    /// Maximum number of rules of the table.
     const RULES_MAX: usize = 6;
 
     /// An operation on a full table.

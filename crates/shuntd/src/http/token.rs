@@ -111,6 +111,7 @@ mod tests {
 
     use super::*;
 
+    /// A valid token with all kinds of characters.
     const TOKEN: &str = "0123456789abcdef-._~+/=";
 
     /// Returns a valid token.

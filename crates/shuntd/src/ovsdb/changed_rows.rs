@@ -206,6 +206,7 @@ mod tests {
         }
     }
 
+    /// The options of ports by name.
     type OptionsByName = BTreeMap<String, Arc<PortOptions>>;
 
     /// Checks that a pass over changed rows has the result of a pass over all rows.

@@ -175,6 +175,7 @@ mod tests {
 
     use super::*;
 
+    /// The members of the bond.
     const MEMBERS: [&str; 4] = ["p1", "p2", "p3", "p4"];
 
     /// Returns the load of each enabled member.

@@ -8,6 +8,7 @@ use shunt_pipeline::Time;
 use super::bonds::{BondState, MemberLink};
 use crate::config::BondOptions;
 
+/// The members of the bond.
 const MEMBERS: [&str; 3] = ["p1", "p2", "p3"];
 
 /// A step of a test.

@@ -88,6 +88,7 @@ mod tests {
     /// No moved bond is lost, however adding and taking interleave.
     #[test]
     fn each_moved_bond_is_reported_once() {
+        /// Number of changes that each thread makes.
         const EACH: usize = 2000;
         let changed = Arc::new(ChangedBonds::default());
         let adders = (1..=3).map(|bridge| {

@@ -162,6 +162,7 @@ mod tests {
     /// Every frame is either taken or counted, however adding and taking interleave.
     #[test]
     fn each_frame_is_received_or_counted() {
+        /// Number of frames of each link.
         const EACH: u32 = 2000;
         let inbox = Arc::<FrameInbox>::default();
         let senders = (1..=3).map(|port| {

@@ -300,6 +300,7 @@ mod tests {
     use super::*;
     use crate::offload::SoftwareDevice;
 
+    /// Settings of a device without faults.
     const FAULTLESS: ChaosSettings = ChaosSettings {
         delay: 0,
         hold_back: 0,

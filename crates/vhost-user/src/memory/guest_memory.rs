@@ -303,6 +303,7 @@ mod tests {
         file
     }
 
+    /// The region of the guest's memory.
     const REGION: RegionMessage = RegionMessage {
         guest_address: 0x10_0000,
         length: 0x2000,

@@ -144,6 +144,7 @@ mod tests {
 
     use super::*;
 
+    /// Number of descriptors of the ring.
     const SIZE: u16 = 16;
 
     /// Returns the position at an index.

@@ -185,6 +185,7 @@ fn wrong_messages_end_the_connection_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut guest = guest();
     let file = File::open("/dev/null").unwrap();
+    /// A request, its payload and descriptors, and the expected log text.
     type Mistake<'a> = (u32, Vec<u8>, Vec<std::os::fd::BorrowedFd<'a>>, &'a str);
     let mistakes: Vec<Mistake<'_>> = vec![
         (2, u64::MAX.to_le_bytes().to_vec(), vec![], "were not offered"),

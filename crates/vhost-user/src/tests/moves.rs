@@ -211,6 +211,7 @@ fn check(features: VirtioFeatures, steps: Vec<Step>) {
     drop(device);
 }
 
+/// The features of a guest with split rings.
 const PLAIN: VirtioFeatures = VirtioFeatures::VERSION_1;
 
 proptest! {

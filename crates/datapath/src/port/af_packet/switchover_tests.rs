@@ -38,6 +38,7 @@ struct Kernel {
     queues: [Queue; 2],
 }
 
+/// The frames that a source holds.
 type Queue = Arc<Mutex<VecDeque<Frame>>>;
 
 /// Number of the queue of the socket.
@@ -89,6 +90,7 @@ struct QueueSource {
     interruption: Option<Interruption>,
 }
 
+/// Work that another thread does in the middle of a call.
 type Interruption = Box<dyn FnOnce() + Send>;
 
 impl QueueSource {

@@ -23,6 +23,7 @@ use crate::{
     wire::v13,
 };
 
+/// The flags of the bundles.
 const FLAGS: BundleFlags = BundleFlags { atomic: true, ordered: true };
 
 /// Returns a request about a bundle.

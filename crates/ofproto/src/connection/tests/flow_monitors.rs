@@ -26,8 +26,10 @@ use crate::{
     wire::{Codec, v10::V10Settings, v13},
 };
 
+/// The versions that flow monitors support.
 pub(super) const CODECS: [Codec; 2] = [Codec::V13, Codec::V10(V10Settings::INITIAL)];
 
+/// The flags of a monitor that reports everything.
 pub(super) const ALL: FlowMonitorFlags = FlowMonitorFlags {
     initial: true,
     add: true,

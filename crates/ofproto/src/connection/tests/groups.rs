@@ -257,6 +257,7 @@ fn too_long_group_is_left_out() {
     }
 }
 
+/// The flags of the bundles.
 const FLAGS: BundleFlags = BundleFlags { atomic: true, ordered: true };
 
 /// Commits a bundle of these messages and returns the errors of the replies.

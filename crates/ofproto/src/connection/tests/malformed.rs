@@ -10,6 +10,7 @@ use crate::{
     wire::{header::Header, v13},
 };
 
+/// Malformed frames, with the errors of Open vSwitch.
 const CASES: &str = include_str!("../../../tests/data/malformed.txt");
 
 /// Reasons for another reply than that of Open vSwitch, as in the file of cases.

@@ -126,6 +126,7 @@ fn is_monitored_in_10(flow_mod: &FlowMod) -> bool {
 /// `ovs-vswitchd` 3.1 sends this reply, and `ovs-ofctl` 3.1 cannot read it.
 #[test]
 fn written_metadata_is_monitored_as_in_open_vswitch() {
+    /// Length of an OpenFlow header.
     const HEADER_LEN: usize = 8;
     let recorded: [&[u8]; 6] = [
         &[0xff, 0xff, 0, 0, 0, 0, 0x23, 0x20, 0, 0, 0, 2, 0, 0, 0, 0],

@@ -57,6 +57,7 @@ mod tests {
     use crate::action::{HashFields, Subfield};
     use shunt_flow::FieldId;
 
+    /// All algorithms of `multipath`.
     const ALGORITHMS: [MultipathAlgorithm; 4] = [
         MultipathAlgorithm::ModuloN,
         MultipathAlgorithm::HashThreshold,

@@ -130,6 +130,7 @@ mod tests {
     use super::*;
     use crate::id::GroupId;
 
+    /// The bridges of the objects.
     const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
     /// Returns a port as an object.

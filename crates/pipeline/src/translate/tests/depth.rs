@@ -55,6 +55,7 @@ struct NestingLevel {
 }
 
 const BRIDGE: BridgeId = BRIDGES[0];
+/// Number of meters.
 const METERS: u32 = 2;
 /// The depths of generated networks, around the limit of 64.
 const DEPTHS: std::ops::Range<u16> = 58..70;

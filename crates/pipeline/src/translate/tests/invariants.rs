@@ -26,6 +26,7 @@ use crate::{
     versions::delta::{Delta, Object, RuleChange, RuleDelta},
 };
 
+/// The result of a check of an invariant.
 type Holds = Result<(), TestCaseError>;
 
 /// Number of packets that are generated to agree with a given packet.

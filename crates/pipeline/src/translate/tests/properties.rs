@@ -198,6 +198,7 @@ fn generated_bonds_reach_their_buckets() {
 /// The least number of packets that must use each feature.
 const LEAST: usize = 12;
 
+/// The error of a packet that is parsed too often.
 const TOO_MANY_RECIRCULATIONS: TraversalError = TraversalError::TooManyRecirculations(6);
 
 macro_rules! features {

@@ -140,6 +140,7 @@ fn every_setting_refuses_a_wrong_value() {
 
 /// Checks that the error for a large number has the largest allowed number.
 fn check_ranges<T: Default>(settings: &[KeyedSetting<T>]) {
+    /// A number that no type holds.
     const LARGE: &str = "99999999999999999999999";
     for setting in settings {
         let mut options = T::default();

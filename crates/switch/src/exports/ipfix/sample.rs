@@ -219,6 +219,7 @@ mod tests {
 
     use super::*;
 
+    /// The observation of the samples.
     const OBSERVATION: SampleObservation = SampleObservation {
         observed_at: ObservationPoint { domain: 7, point: 9 },
         direction: FlowDirection::Egress,

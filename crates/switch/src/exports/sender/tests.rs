@@ -259,6 +259,7 @@ fn an_overflow_ends_when_nothing_is_lost() {
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn a_slow_link_loses_no_datagram() {
+    /// Number of datagrams.
     const DATAGRAMS: usize = 2000;
     in_namespace(|| async {
         ip("addr add 10.9.0.1/24 dev d0");

@@ -152,7 +152,9 @@ mod tests {
 
     /// Headers of `reg0`, of `eth_type` and of a field that does not exist.
     const REG0: [u8; 4] = [0x00, 0x01, 0x00, 0x04];
+    /// The OXM header of the Ethernet type.
     const ETH_TYPE: [u8; 4] = [0x80, 0x00, 0x0a, 0x02];
+    /// The OXM header of an unknown field.
     const UNKNOWN: [u8; 4] = [0x80, 0x00, 0x7e, 0x02];
 
     /// Checks the text about an action of Nicira, which is refused.
