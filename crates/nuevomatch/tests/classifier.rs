@@ -5,7 +5,8 @@
 use proptest::{collection::vec, prelude::*};
 use shunt_nuevomatch::{
     BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema, LaneFit, LinearSegments,
-    NuevoMatch, NuevoMatchSettings, PartitionSettings, PriorityRule, rqrmi::CertifiedModel,
+    NuevoMatch, NuevoMatchSettings, PartitionSettings, PriorityRule, SegmentSettings, StartIndex,
+    rqrmi::{CertifiedModel, TrainingSettings},
 };
 
 /// The widths of an address, of a field of two lanes, and of a small field.
@@ -105,7 +106,7 @@ fn scan(rules: &[Rule], key: &Key) -> Option<BestMatch> {
     Some(BestMatch { priority, value })
 }
 
-fn check(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
+fn check<I: StartIndex>(classifier: &NuevoMatch<4, I>, rules: &[Rule], keys: &[Key]) {
     let mut best = vec![None; keys.len()];
     classifier.lookup_batch(keys, &mut best);
     for (key, best) in keys.iter().zip(best) {
@@ -122,7 +123,7 @@ fn check(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
 }
 
 /// Checks that the best rule wins of those rules that the caller accepts.
-fn check_accepted(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
+fn check_accepted<I: StartIndex>(classifier: &NuevoMatch<4, I>, rules: &[Rule], keys: &[Key]) {
     let mut best = vec![None; keys.len()];
     let accepts = |key: usize, value: u32| !(value as usize + key).is_multiple_of(3);
     classifier.lookup_accepted(keys, &mut best, accepts);
@@ -293,6 +294,47 @@ proptest! {
         let keys = keys_near(&current, &seeds);
         check_masks(&classifier, &current, &keys);
         check_proofs(&classifier, &current, &keys);
+    }
+}
+
+/// The rules of a property, with the keys of its lookups.
+struct RuleChanges<'a> {
+    settings: NuevoMatchSettings,
+    rules: &'a [Rule],
+    added: &'a [Rule],
+    seeds: &'a [(usize, Key)],
+}
+
+impl RuleChanges<'_> {
+    /// Builds a classifier with an index, changes its rules, and compares it with a scan.
+    fn check_index<I: StartIndex>(&self, index: &I::Settings) {
+        let Self { settings, rules, added, seeds } = self;
+        let built = NuevoMatch::<4, I>::build_with(&schema(), rules, settings, index);
+        let mut classifier = built.unwrap();
+        check(&classifier, rules, &keys_near(rules, seeds));
+        let removed = rules.len() / 3;
+        assert!(rules[..removed].iter().all(|rule| classifier.remove(rule)));
+        assert!(added.iter().all(|rule| classifier.insert(rule)));
+        let current = [&rules[removed..], added].concat();
+        check(&classifier, &current, &keys_near(&current, seeds));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..Default::default() })]
+
+    /// A certificate makes every lookup right, so a training with few samples is enough here.
+    #[test]
+    fn learned_indexes_equal_a_scan(
+        rules in vec(rule(), 0..300),
+        settings in settings(),
+        added in vec(rule(), 0..50),
+        seeds in keys(),
+    ) {
+        let changes = RuleChanges { settings, rules: &rules, added: &added, seeds: &seeds };
+        let training = TrainingSettings { samples: 64, attempts_max: 1, ..Default::default() };
+        changes.check_index::<CertifiedModel>(&training);
+        changes.check_index::<LinearSegments>(&SegmentSettings::default());
     }
 }
 

@@ -12,9 +12,10 @@ use std::{
 
 use proptest::{collection::vec, prelude::*};
 use shunt_nuevomatch::{
-    BestMatch, BucketCapacity, FieldMatch, KeySchema, LiveNuevoMatch, LiveSettings,
-    NuevoMatchSettings, PartitionSettings, PriorityRule, RuleUpdate, StartIndex, StaticTree,
-    TrainerState, UpdatePolicy,
+    BestMatch, BucketCapacity, FieldMatch, KeySchema, LinearSegments, LiveNuevoMatch, LiveSettings,
+    NuevoMatchSettings, PartitionSettings, PriorityRule, RuleUpdate, SegmentSettings, StartIndex,
+    StaticTree, TrainerState, UpdatePolicy,
+    rqrmi::{CertifiedModel, TrainingSettings},
 };
 
 type Rule = PriorityRule<2>;
@@ -68,7 +69,25 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     vec(op, 0..60)
 }
 
-fn check(live: &LiveNuevoMatch<2>, rules: &[Rule]) {
+/// Returns the settings of a quick training.
+///
+/// A certificate makes every lookup right, so no samples are needed.
+fn quick_training() -> TrainingSettings {
+    TrainingSettings { samples: 0, attempts_max: 1, ..TrainingSettings::default() }
+}
+
+/// Returns a live classifier with an index.
+fn live_classifier<I: StartIndex + Clone>(
+    first: &[Rule],
+    policy: UpdatePolicy,
+    index: I::Settings,
+) -> LiveNuevoMatch<2, I> {
+    let LiveSettings { nuevomatch, remainder_permille_max, .. } = settings(policy);
+    let settings = LiveSettings { nuevomatch, index, policy, remainder_permille_max };
+    LiveNuevoMatch::new(&schema(), first, settings).unwrap()
+}
+
+fn check<I: StartIndex + Clone>(live: &LiveNuevoMatch<2, I>, rules: &[Rule]) {
     let keys: Vec<[u32; 2]> = (0..70).flat_map(|a| (0..4).map(move |b| [a, b])).collect();
     let mut best = vec![None; keys.len()];
     live.reader().lookup_batch(&keys, &mut best);
@@ -83,64 +102,76 @@ proptest! {
 
     #[test]
     fn instant_changes_equal_a_scan(first in vec(any_rule(), 0..60), ops in ops()) {
-        let live =
-            LiveNuevoMatch::<2>::new(&schema(), &first, settings(UpdatePolicy::Instant)).unwrap();
-        let mut rules = first;
-        for op in ops {
-            match op {
-                Op::Insert(new) => {
-                    let changes: Vec<_> = new.iter().copied().map(RuleUpdate::Insert).collect();
-                    prop_assert_eq!(live.apply(&changes), new.len());
-                    rules.extend(new);
-                }
-                Op::Remove(at) if !rules.is_empty() => {
-                    let rule = rules.swap_remove(at % rules.len());
-                    prop_assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
-                }
-                Op::Remove(_) => {
-                    prop_assert_eq!(live.apply(&[RuleUpdate::Remove(rule(1, 32, None, 0, 0))]), 0);
-                }
-                Op::Rebuild => live.rebuild().unwrap(),
-            }
-            check(&live, &rules);
-        }
+        check_instant::<StaticTree>(&first, &ops, ());
+        check_instant::<LinearSegments>(&first, &ops, SegmentSettings::default());
+        check_instant::<CertifiedModel>(&first, &ops, quick_training());
     }
 
     /// Tests that insertions become visible at a rebuild, and removals at once.
     #[test]
     fn delayed_changes_become_visible_together(first in vec(any_rule(), 0..60), ops in ops()) {
-        let live =
-            LiveNuevoMatch::<2>::new(&schema(), &first, settings(UpdatePolicy::Delayed)).unwrap();
-        let (mut rules, mut pending) = (first, Vec::new());
-        for op in ops {
-            match op {
-                Op::Insert(new) => {
-                    let changes: Vec<_> = new.iter().copied().map(RuleUpdate::Insert).collect();
-                    prop_assert_eq!(live.apply(&changes), new.len());
-                    pending.extend(new);
-                }
-                Op::Remove(at) if at % 2 == 0 && !pending.is_empty() => {
-                    let rule = pending.swap_remove(at % pending.len());
-                    prop_assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
-                }
-                Op::Remove(at) if !rules.is_empty() => {
-                    let rule = rules[at % rules.len()];
-                    prop_assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
-                    // If several equal rules exist, a pending one is removed.
-                    match pending.iter().position(|other| *other == rule) {
-                        Some(at) => pending.swap_remove(at),
-                        None => rules.swap_remove(at % rules.len()),
-                    };
-                }
-                Op::Remove(_) => {}
-                Op::Rebuild => {
-                    live.rebuild().unwrap();
-                    rules.append(&mut pending);
-                }
+        check_delayed::<StaticTree>(&first, &ops, ());
+        check_delayed::<LinearSegments>(&first, &ops, SegmentSettings::default());
+        check_delayed::<CertifiedModel>(&first, &ops, quick_training());
+    }
+}
+
+/// Applies changes that are visible at once, and compares the results with a scan.
+fn check_instant<I: StartIndex + Clone>(first: &[Rule], ops: &[Op], index: I::Settings) {
+    let live = live_classifier::<I>(first, UpdatePolicy::Instant, index);
+    let mut rules = first.to_vec();
+    for op in ops {
+        match op {
+            Op::Insert(new) => {
+                let changes: Vec<_> = new.iter().copied().map(RuleUpdate::Insert).collect();
+                assert_eq!(live.apply(&changes), new.len());
+                rules.extend(new);
             }
-            check(&live, &rules);
-            prop_assert_eq!(live.statistics().pending, pending.len());
+            Op::Remove(at) if !rules.is_empty() => {
+                let rule = rules.swap_remove(at % rules.len());
+                assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
+            }
+            Op::Remove(_) => {
+                assert_eq!(live.apply(&[RuleUpdate::Remove(rule(1, 32, None, 0, 0))]), 0);
+            }
+            Op::Rebuild => live.rebuild().unwrap(),
         }
+        check(&live, &rules);
+    }
+}
+
+/// Applies changes that become visible at a rebuild, and compares the results with a scan.
+fn check_delayed<I: StartIndex + Clone>(first: &[Rule], ops: &[Op], index: I::Settings) {
+    let live = live_classifier::<I>(first, UpdatePolicy::Delayed, index);
+    let (mut rules, mut pending) = (first.to_vec(), Vec::new());
+    for op in ops {
+        match op {
+            Op::Insert(new) => {
+                let changes: Vec<_> = new.iter().copied().map(RuleUpdate::Insert).collect();
+                assert_eq!(live.apply(&changes), new.len());
+                pending.extend(new);
+            }
+            Op::Remove(at) if at % 2 == 0 && !pending.is_empty() => {
+                let rule = pending.swap_remove(at % pending.len());
+                assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
+            }
+            Op::Remove(at) if !rules.is_empty() => {
+                let rule = rules[at % rules.len()];
+                assert_eq!(live.apply(&[RuleUpdate::Remove(rule)]), 1);
+                // If several equal rules exist, a pending one is removed.
+                match pending.iter().position(|other| *other == rule) {
+                    Some(at) => pending.swap_remove(at),
+                    None => rules.swap_remove(at % rules.len()),
+                };
+            }
+            Op::Remove(_) => {}
+            Op::Rebuild => {
+                live.rebuild().unwrap();
+                rules.append(&mut pending);
+            }
+        }
+        check(&live, &rules);
+        assert_eq!(live.statistics().pending, pending.len());
     }
 }
 
@@ -266,11 +297,9 @@ fn controlled_classifier(
     policy: UpdatePolicy,
 ) -> (BuildControl, LiveNuevoMatch<2, ControlledIndex>) {
     let control = BuildControl::default();
-    let LiveSettings { nuevomatch, remainder_permille_max, .. } = settings(policy);
-    let settings =
-        LiveSettings { nuevomatch, index: control.clone(), policy, remainder_permille_max };
     let rules: Vec<Rule> = (0..50).map(|i| rule(i, 32, None, 1, i)).collect();
-    (control, LiveNuevoMatch::new(&schema(), &rules, settings).unwrap())
+    let live = live_classifier(&rules, policy, control.clone());
+    (control, live)
 }
 
 #[test]
