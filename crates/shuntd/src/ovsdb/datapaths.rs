@@ -57,7 +57,7 @@ pub(super) fn datapath_rows<'a>(
     root: RowView<'a>,
 ) -> impl Iterator<Item = RowView<'a>> {
     let referenced = TYPES.into_iter().filter_map(move |kind| row_of(root, kind));
-    referenced.filter_map(|uuid| rows.row("Datapath", uuid))
+    referenced.filter_map(move |uuid| rows.row("Datapath", uuid))
 }
 
 /// Returns the row in `Datapath` of a type of datapaths.
