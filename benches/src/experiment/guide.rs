@@ -16,6 +16,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("ports-latency", "How long does a packet take through a switch that is idle, or half loaded?"),
     ("ports-hosts", "How fast are TCP and UDP between two hosts through the switch?"),
     ("ports-guests", "How many CPU cycles does a packet take between two ports of a VM?"),
+    ("ports-churn", "Do ports that come and go cost other ports frames, or the switch memory?"),
     ("ports-vms", "How fast is TCP between two virtual machines through the switch?"),
     ("ports-memif", "How many CPU cycles does a packet take between two memif ports?"),
     ("ports-dpdk", "How many CPU cycles does a packet take between two devices of DPDK?"),

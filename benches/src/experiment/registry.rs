@@ -6,7 +6,8 @@ use super::{Row, Run};
 use crate::experiments::{
     characterisation, classifier, dpdk_ports, foresight, forwarding, generation, gigaflow,
     guest_ports, host_ports, idle_ports, kernel_ports, live, megaflows, misses, nic_push,
-    nuevomatch, ovsdb_ports, pipeline, port_latency, slow_path, updates, vm_ports, workloads,
+    nuevomatch, ovsdb_ports, pipeline, port_churn, port_latency, slow_path, updates, vm_ports,
+    workloads,
 };
 
 /// An experiment of `shunt-bench`: its name, its plot and the function to run.
@@ -85,10 +86,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Forwarding on one core",
         what: "CPU cycles per packet from a capture file by one L4 rule to a null port, for each \
                cache",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: forwarding::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "ports-idle",
@@ -135,6 +134,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         ..WITH_OPEN_VSWITCH
     },
     Experiment {
+        name: "ports-churn",
+        title: "Ports that come and go",
+        what: "Lost frames, time and memory while ports are added and deleted on a switch with 100",
+        run: port_churn::run,
+        ..WITH_OPEN_VSWITCH
+    },
+    Experiment {
         name: "ports-vms",
         title: "TCP between two virtual machines",
         what: "TCP between Linux guests in QEMU through rules that rewrite addresses",
@@ -160,11 +166,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Pipeline: misses and rule changes",
         what: "Translation, flow set-up, flow-mods and memory, by number of tables, action and \
                table size",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         options: &[Choice { option: "--only", names: pipeline::parts }],
         run: pipeline::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "classifier",
@@ -281,19 +285,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Gigaflow: forwarding on one core through ten tables",
         what: "Cycles per packet with LTM entries and with megaflows, on one core, against \
                OVS-DPDK",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: gigaflow::forwarding::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "nuevomatch-forwarding",
         title: "NuevoMatch: forwarding on one core with hundreds of masks",
         what: "Cycles per packet through rule sets of ClassBench, as installed, against OVS-DPDK",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: nuevomatch::forwarding::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
     Experiment {
         name: "nuevomatch-lookup",
@@ -567,10 +567,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: throughput dip after a change of many entries",
         what: "Packets forwarded around a change of 8,192 of 100K entries, with and without \
                repair",
-        source: "own experiment, compared with Open vSwitch",
-        has_rival: true,
         run: live::repair::run,
-        ..OWN
+        ..WITH_OPEN_VSWITCH
     },
 ];
 

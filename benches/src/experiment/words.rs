@@ -48,6 +48,11 @@ pub(super) const WORDS: &[(&str, &str)] = &[
          each packet of both directions",
     ),
     (
+        "memory that ports leave behind",
+        "the growth of the resident memory of the switch from the deletion of the first tenth of \
+         the ports to that of the last",
+    ),
+    (
         "TCP rate between two guests",
         "bits of the frames that the port of the receiving guest sent to it in a second, headers \
          included",

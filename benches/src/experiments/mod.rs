@@ -24,6 +24,7 @@ pub(crate) mod nic_push;
 pub(crate) mod nuevomatch;
 pub(crate) mod ovsdb_ports;
 pub(crate) mod pipeline;
+pub(crate) mod port_churn;
 pub(crate) mod port_latency;
 pub(crate) mod regress;
 pub(crate) mod set_up;

@@ -184,7 +184,7 @@ fn measure(
 }
 
 /// Sends the load until `is_over`.
-fn send_evenly(device: &str, rate: u32, is_over: &AtomicBool) {
+pub(super) fn send_evenly(device: &str, rate: u32, is_over: &AtomicBool) {
     let frames: Vec<Vec<u8>> = (0..FLOWS).map(|flow| frame(flow, LENGTH)).collect();
     let (sender, start) = (WireSender::open(device), Instant::now());
     let (mut due, mut next) = (Due::new(rate.max(1)), frames.iter().cycle());

@@ -309,6 +309,15 @@ impl Switch for OpenVSwitch {
         current.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
     }
 
+    fn add_tap(&self, name: &str) {
+        let set = ["set", "interface", name, "type=internal"];
+        self.run("ovs-vsctl", &[&["add-port", "br0", name, "--"][..], &set].concat());
+    }
+
+    fn remove_port(&self, name: &str) {
+        self.run("ovs-vsctl", &["del-port", "br0", name]);
+    }
+
     fn folder(&self) -> &Path {
         &self.folder
     }

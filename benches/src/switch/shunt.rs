@@ -121,6 +121,16 @@ impl Switch for Shunt {
         self.control.json("caches")["entries"].as_u64().unwrap_or_default()
     }
 
+    fn add_tap(&self, name: &str) {
+        let added = self.control.ask(&["add-port", "br0", name, "type=tap"]);
+        added.unwrap_or_else(|| panic!("shuntctl add-port {name} failed"));
+    }
+
+    fn remove_port(&self, name: &str) {
+        let deleted = self.control.ask(&["del-port", name]);
+        deleted.unwrap_or_else(|| panic!("shuntctl del-port {name} failed"));
+    }
+
     fn folder(&self) -> &Path {
         &self.control.run_dir
     }

@@ -117,6 +117,20 @@ pub trait Switch: Sync {
     /// Returns the number of entries in the caches.
     fn cached(&self) -> u64;
 
+    /// Adds a port with a TAP device of this name.
+    ///
+    /// # Panics
+    ///
+    /// If the switch refuses.
+    fn add_tap(&self, name: &str);
+
+    /// Deletes a port.
+    ///
+    /// # Panics
+    ///
+    /// If the switch refuses.
+    fn remove_port(&self, name: &str);
+
     /// Flushes cached flows that survive the removal and return of their rules.
     fn forget_flows(&self) {}
 

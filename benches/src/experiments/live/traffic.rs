@@ -95,7 +95,7 @@ pub(crate) fn under_traffic<T>(
 }
 
 /// A stop flag, which is set on drop.
-struct StopAtEnd<'a>(&'a AtomicBool);
+pub(crate) struct StopAtEnd<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
