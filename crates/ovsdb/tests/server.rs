@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the fixture ends the test")]
 
 use std::{
+    collections::VecDeque,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
@@ -244,6 +245,26 @@ fn new_client_gets_place_of_idle_one() {
     for client in [&mut locker, &mut newer, &mut monitoring] {
         assert_eq!(client.call("echo", &json!([1]))["result"], json!([1]));
     }
+}
+
+/// A monitor stays, and a new client is served, whatever number of clients never finish a message.
+#[test]
+fn half_open_connections_keep_nobody_out() {
+    let fixture = ServerFixture::new(ServerLimits { clients: 64, ..ServerLimits::default() });
+    let mut monitoring = fixture.connect();
+    monitoring.call("monitor", &json!(["Open_vSwitch", 1, {"QoS": {}}]));
+    let mut half_open = VecDeque::new();
+    for _ in 0..10_000 {
+        let mut client = fixture.connect();
+        // The server may close a connection at any time.
+        let _ = client.stream.write_all(br#"{"method":"ec"#);
+        half_open.push_back(client);
+        if half_open.len() > 128 {
+            half_open.pop_front();
+        }
+    }
+    assert_eq!(fixture.connect().call("echo", &json!([1]))["result"], json!([1]));
+    assert_eq!(monitoring.call("echo", &json!([2]))["result"], json!([2]));
 }
 
 #[test]
