@@ -53,7 +53,7 @@ impl RemoteSession {
 
     /// Returns whether the other end has requested that no periodic packets are sent.
     ///
-    /// This is `bfd.RemoteDemandMode`, if the session is up at the other end.
+    /// RFC 5880 calls this state `bfd.RemoteDemandMode`, if the session is up at the other end.
     pub(crate) fn is_in_demand(&self) -> bool {
         self.state == BfdState::Up && self.flags.contains(BfdFlags::DEMAND)
     }

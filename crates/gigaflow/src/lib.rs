@@ -32,8 +32,8 @@
 //! *The result of a policy never changes the forwarding of packets.* The sub-traversals of a
 //! partition cover the traversal without a gap and in order. The sub-traversals begin and end at
 //! states that have a tag, and their stages increase. So a packet that matches all sub-traversals
-//! takes exactly the steps of the traversal. A policy only decides how often packets hit. That is
-//! why policies may use hashes and estimates.
+//! takes exactly the steps of the traversal. A policy only decides how often packets hit. So
+//! policies may use hashes and estimates.
 //!
 //! # Example
 //!

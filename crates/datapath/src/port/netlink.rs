@@ -107,7 +107,8 @@ pub(super) struct NetlinkRequest<'a> {
 impl NetlinkRequest<'_> {
     /// Sends the request, and passes the messages of its answer to `take`.
     ///
-    /// `take` gets the messages without their headers. It also gets those before an error.
+    /// `take` gets the messages without their headers. If the kernel refuses the request, `take`
+    /// has got the earlier messages.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! Requests to train the learned indexes of tables, repeated after a failure.
 //!
-//! A table needs a training only after a change, so a version is trained once. It is trained again
-//! when its removed rules are reclaimed: an index that has them may be too slow to be used. A table
-//! that fails is trained again after a pause of this table, without waiting for the next version.
-//! Other tables are trained with each version meanwhile. If a request fails as a whole, because
-//! there is no trainer, each further failure doubles the pause until the next request.
+//! A table needs a training only after a change, so a version is trained once. A version is trained
+//! again when its removed rules are reclaimed: an index that has them may be too slow to be used. A
+//! table that fails is trained again after a pause of this table, without waiting for the next
+//! version. Other tables are trained with each version meanwhile. If a request fails as a whole,
+//! because there is no trainer, each further failure doubles the pause until the next request.
 
 use std::{sync::mpsc::Receiver, time::Duration};
 

@@ -95,7 +95,7 @@ impl MacEntry {
 
 /// An observation of a MAC address.
 ///
-/// This is the learn request of a packet that NORMAL forwards.
+/// A packet that NORMAL forwards has an observation as its learn request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MacObservation {
     /// The bridge that received the frame.

@@ -146,9 +146,9 @@ impl PortOptions {
 
     /// Checks the values of a new port that earlier versions accepted.
     ///
-    /// These are its device, and the MTU of an AF_XDP port. [`Self::check`] accepts them, because a
-    /// state file of an earlier version may have them. A port without such a device is then down, and
-    /// a device keeps its own MTU.
+    /// Such values are its device, and the MTU of an AF_XDP port. [`Self::check`] accepts them,
+    /// because a state file of an earlier version may have them. A port without such a device is
+    /// then down, and a device keeps its own MTU.
     pub(crate) fn check_new(&self) -> Result<(), ConfigError> {
         self.check_device()?;
         let is_ok = self.kind != PortType::AfXdp || self.mtu <= AfXdp::MTU_MAX;
