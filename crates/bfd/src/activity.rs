@@ -57,7 +57,7 @@ impl ReceiveActivity {
 /// Number of `min_rx` intervals within which a control packet must arrive.
 const PERMITTED_INTERVALS: u32 = 100;
 
-/// The least time for which received packets are evidence.
+/// The minimum time for which received packets are evidence.
 const ACTIVITY_MIN: Duration = Duration::from_secs(2);
 
 /// Time between two checks of the number of received packets.

@@ -54,5 +54,5 @@ impl DecayWindow {
     }
 }
 
-/// The least length of a window.
+/// The minimum length of a window.
 const WINDOW_MIN: Duration = Duration::from_secs(2);

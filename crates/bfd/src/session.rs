@@ -428,11 +428,11 @@ fn microseconds(interval: Duration) -> u32 {
     u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// Least time between two sent packets of a session that is not up (RFC 5880,
+/// Minimum time between two sent packets of a session that is not up (RFC 5880,
 /// 6.8.3).
 const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Least interval of this end; zero has other meanings in the protocol.
+/// Minimum interval of this end; zero has other meanings in the protocol.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 /// The longest interval that a packet can contain, in whole milliseconds.

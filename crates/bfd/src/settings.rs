@@ -8,9 +8,9 @@ use std::{num::NonZeroU8, time::Duration};
 /// shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdSettings {
-    /// Least time between two sent packets while the session is up (`min_tx`).
+    /// Minimum time between two sent packets while the session is up (`min_tx`).
     pub min_tx: Duration,
-    /// Least time between two packets that this end can receive (`min_rx`).
+    /// Minimum time between two packets that this end can receive (`min_rx`).
     pub min_rx: Duration,
     /// Value of `min_rx` while few packets arrive (`decay_min_rx`).
     ///

@@ -133,9 +133,9 @@ pub(crate) const fn value_bits(field: FieldId) -> u128 {
 /// prints `<error>`. As in Open vSwitch, a port number between the ports of a switch and the
 /// reserved ports is impossible. So is a type of NSH metadata other than 1 and 2.
 fn is_possible(field: FieldId, value: u128, bits: u128) -> bool {
-    /// The greatest number of a port that is not reserved.
+    /// The maximum number of a port that is not reserved.
     const PORT_MAX: u128 = PortNo::MAX.number() as u128;
-    /// The least number of a reserved port.
+    /// The minimum number of a reserved port.
     const RESERVED_MIN: u128 = PortNo::RESERVED_MIN.number() as u128;
     match field {
         FieldId::NwFrag => !(value == 2 && bits & 3 == 3),

@@ -95,7 +95,7 @@ pub enum ProbeResult {
 pub struct Capacity {
     /// Number of stages, at most [`STAGES_MAX`].
     pub stages_count: u8,
-    /// Greatest number of entries of each stage.
+    /// Maximum number of entries of each stage.
     pub stage_entries_max: usize,
 }
 
@@ -401,7 +401,7 @@ const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 /// After each period the directories are cleared.
 pub const CLEARED_AFTER_ROUNDS: u32 = 64;
 
-/// Greatest number of bridges with set duelling.
+/// Maximum number of bridges with set duelling.
 ///
 /// All other bridges use sub-traversals.
 const DUELS_MAX: usize = 1024;

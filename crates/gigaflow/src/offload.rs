@@ -152,19 +152,19 @@ pub struct Counters {
 /// The capabilities of a device.
 #[derive(Clone, Debug)]
 pub struct OffloadCapabilities {
-    /// Greatest number of entries of each stage, first stage first.
+    /// Maximum number of entries of each stage, first stage first.
     pub stage_entries: Box<[usize]>,
     /// The bits of a key that a rule may match, without hidden words.
     pub matches: FlowMask,
     /// The bits of a key that a rule may write.
     pub writes: FlowMask,
-    /// Greatest number of different masks per stage; `None`: no limit.
+    /// Maximum number of different masks per stage; `None`: no limit.
     pub masks_max: Option<usize>,
-    /// Greatest number of bits that one rule may match; `None`: no limit.
+    /// Maximum number of bits that one rule may match; `None`: no limit.
     pub key_bits_max: Option<u32>,
     /// Number of bits of a tag between stages.
     pub tag_bits: u8,
-    /// Greatest number of table lookups that one rule may replace.
+    /// Maximum number of table lookups that one rule may replace.
     ///
     /// The value is the greatest number of lookups of a translation, divided by the number of
     /// stages. So no chain replaces more lookups than a translation may make.
@@ -217,7 +217,7 @@ pub enum Refusal {
     Length {
         /// Number of table lookups that the rule replaces.
         length: u16,
-        /// Greatest number of table lookups that one rule may replace.
+        /// Maximum number of table lookups that one rule may replace.
         max: u16,
     },
     /// The number of a tag is too large.

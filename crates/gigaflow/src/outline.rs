@@ -335,10 +335,10 @@ pub(crate) const fn fold(sequence: u64, next: u64) -> u64 {
     }
 }
 
-/// Greatest number of steps, far beyond the bound of visits of a translation.
+/// Maximum number of steps, far beyond the bound of visits of a translation.
 pub const STEPS_MAX: u16 = u16::MAX;
 
-/// Greatest number of segments, and so of sub-traversals in a partition.
+/// Maximum number of segments, and so of sub-traversals in a partition.
 pub const SEGMENTS_MAX: usize = 128;
 
 #[cfg(test)]

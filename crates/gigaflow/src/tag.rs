@@ -245,7 +245,7 @@ impl TagName {
 
 const _: () = assert!(RECIRC < BRIDGE && BRIDGE + 1 == HEADER_START);
 
-/// Greatest number of bits of a tag.
+/// Maximum number of bits of a tag.
 pub const TAG_BITS_MAX: u8 = 24;
 
 #[cfg(test)]

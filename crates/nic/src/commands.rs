@@ -17,7 +17,7 @@ use shunt_p4runtime::{program::PACKET_OUT, server::PacketError, value, wire::p4:
 
 use crate::{error::AddPortError, ports::open_port::OpenPort};
 
-/// Greatest number of packet-outs in the queue.
+/// Maximum number of packet-outs in the queue.
 const PACKETS_MAX: usize = 4096;
 
 /// The commands that wait for the packet thread, and the signal that wakes it.

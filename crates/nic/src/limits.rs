@@ -5,10 +5,10 @@ use std::time::Duration;
 /// The limits of a NIC in addition to the limits of its P4 program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicLimits {
-    /// Greatest number of masks per stage, over all tags and priorities.
+    /// Maximum number of masks per stage, over all tags and priorities.
     /// `None` means that there is no limit.
     pub masks_max: Option<usize>,
-    /// Greatest number of bits that one entry may match; `None`: no limit.
+    /// Maximum number of bits that one entry may match; `None`: no limit.
     pub key_bits_max: Option<u32>,
     /// The time that each update takes before it is acknowledged.
     pub update_latency: Duration,

@@ -121,7 +121,7 @@ pub enum Error {
     Memory {
         /// Number of rules that were given.
         rules: usize,
-        /// Least number of bytes that the build needs.
+        /// Minimum number of bytes that the build needs.
         bytes: usize,
     },
     /// The capacity of a bucket is zero or too large.

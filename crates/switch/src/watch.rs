@@ -53,7 +53,7 @@ const TICKS_PER_DEVICE_CHECK: u32 = 20;
 /// Pause between the event of a changed device and the check of its port.
 const LINK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Least time between two publications of ports because of BFD.
+/// Minimum time between two publications of ports because of BFD.
 const FLAP_PAUSE: Duration = Duration::from_millis(10);
 
 /// Interval between two checks of the NIC.

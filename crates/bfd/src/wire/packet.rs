@@ -27,12 +27,12 @@ pub struct ControlPacket {
     pub my_discriminator: NonZeroU32,
     /// Discriminator of the session at the receiver; 0 if it is unknown to the sender.
     pub your_discriminator: u32,
-    /// Least time between two packets that the sender wants to send.
+    /// Minimum time between two packets that the sender wants to send.
     pub desired_min_tx_us: u32,
-    /// Least time between two packets that the sender can receive; 0:
+    /// Minimum time between two packets that the sender can receive; 0:
     /// it wants no packets.
     pub required_min_rx_us: u32,
-    /// Least time between two Echo packets that the sender loops back; 0: none.
+    /// Minimum time between two Echo packets that the sender loops back; 0: none.
     pub required_min_echo_rx_us: u32,
 }
 
@@ -121,7 +121,7 @@ pub const PACKET_BYTES: usize = 24;
 /// The value of the field Length in emitted packets.
 const LENGTH: u8 = 24;
 
-/// The least length of a packet with authentication, in octets.
+/// The minimum length of a packet with authentication, in octets.
 const AUTHENTICATED_BYTES: usize = 26;
 
 /// The version of the BFD protocol.

@@ -37,7 +37,7 @@ pub enum Wildcard {
 /// Settings of a thread that decides packets by the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowsConfig {
-    /// Least number of rules of a table with a learned index.
+    /// Minimum number of rules of a table with a learned index.
     pub learned_rules_min: usize,
 }
 

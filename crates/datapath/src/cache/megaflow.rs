@@ -56,7 +56,7 @@ pub struct MegaflowConfig {
     pub signatures: usize,
     /// Probes per packet from which the signature cache and the learned index are used.
     pub lookup_probes_min: u32,
-    /// Least number of masks with which the learned index is used.
+    /// Minimum number of masks with which the learned index is used.
     pub learned_masks_min: usize,
     /// Number of probes after which the subtables are ordered by their hits.
     pub probes_per_ordering: u32,
@@ -94,7 +94,7 @@ struct LookupTally {
     inserts: u64,
 }
 
-/// Least number of masks for which the signature cache is allocated.
+/// Minimum number of masks for which the signature cache is allocated.
 const MASKS_WORTH_SIGNATURES: usize = 2;
 
 impl MegaflowConfig {

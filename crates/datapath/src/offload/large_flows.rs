@@ -19,7 +19,7 @@ use shunt_pipeline::Time;
 pub(super) struct LargeFlows {
     /// The time at which each large entry was last found to be large.
     found: BTreeMap<LtmEntryRef, Time>,
-    /// Least number of packets per second of a large entry; zero: not known yet.
+    /// Minimum number of packets per second of a large entry; zero: not known yet.
     least_rate: u64,
     /// The beginning of the current reading, and the time since the previous reading.
     began_at: Time,
@@ -35,7 +35,7 @@ const LARGE_FACTOR: u64 = 4;
 /// Time for which an entry stays large after its rate became smaller.
 const LARGE_TIME: Duration = Duration::from_secs(10);
 
-/// Least duration of a reading from which rates are computed.
+/// Minimum duration of a reading from which rates are computed.
 /// Pulls cause shorter readings.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 

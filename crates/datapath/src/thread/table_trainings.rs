@@ -50,7 +50,7 @@ struct FailedRequest {
     retry_at: Time,
 }
 
-/// Least time between two checks of the learned indexes.
+/// Minimum time between two checks of the learned indexes.
 const INDEX_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
 /// Time from the first request that fails as a whole to the next request.

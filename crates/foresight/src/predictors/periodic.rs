@@ -55,7 +55,7 @@ const REPEATS_MIN: u8 = 2;
 /// Two intervals are equal if they differ by at most one part in this number.
 const TOLERANCE: u32 = 8;
 
-/// Least interval: shorter intervals are within a burst of one flow.
+/// Minimum interval: shorter intervals are within a burst of one flow.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
 /// The confidence of all forecasts.

@@ -22,7 +22,7 @@ pub struct Reply {
     validity: Duration,
 }
 
-/// Greatest number of forecasts that wait to be taken.
+/// Maximum number of forecasts that wait to be taken.
 const CAPACITY: usize = 1024;
 
 /// Time within which a reply is expected.

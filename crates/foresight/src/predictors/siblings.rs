@@ -23,10 +23,10 @@ pub struct Siblings {
     due: DueForecasts,
 }
 
-/// Greatest number of forecasts for one new flow.
+/// Maximum number of forecasts for one new flow.
 const SIBLINGS_MAX: usize = 16;
 
-/// Greatest number of forecasts that wait to be taken.
+/// Maximum number of forecasts that wait to be taken.
 const DUE_MAX: usize = 1024;
 
 /// Time within which a forecast flow is expected.

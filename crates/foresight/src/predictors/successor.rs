@@ -125,7 +125,7 @@ enum PortRule {
 /// Number of recent flows that are remembered.
 const RECENT_MAX: usize = 128;
 
-/// Greatest number of base flows that a new flow may follow.
+/// Maximum number of base flows that a new flow may follow.
 const BASES_MAX: usize = 8;
 
 /// Time after which a flow no longer follows a base flow.
@@ -134,10 +134,10 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Time without a flow after which a service is forgotten.
 const AGE_MAX: Duration = Duration::from_secs(600);
 
-/// Greatest number of relations of one service.
+/// Maximum number of relations of one service.
 const RELATIONS_MAX: usize = 16;
 
-/// Greatest number of forecasts that wait to be taken.
+/// Maximum number of forecasts that wait to be taken.
 const DUE_MAX: usize = 1024;
 
 /// The maximum strength of a relation.

@@ -92,7 +92,7 @@ pub(crate) struct EntryQuery<'a> {
     pub(crate) is_last: bool,
 }
 
-/// Greatest number of entries that one call of `sort_stage` moves or unlinks.
+/// Maximum number of entries that one call of `sort_stage` moves or unlinks.
 const CHANCES_MAX: usize = 64;
 
 impl Ltm {

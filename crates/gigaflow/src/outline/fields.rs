@@ -180,7 +180,7 @@ const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = cou
 /// The list without any coupled fields.
 const NONE_COUPLED: [(u64, FieldSet); COUPLED_MAX] = [(0, FieldSet::EMPTY); COUPLED_MAX];
 
-/// Greatest number of coupling fields in one word.
+/// Maximum number of coupling fields in one word.
 const COUPLED_MAX: usize = 3;
 
 /// Returns the bits of each header word that belong to coupled fields.

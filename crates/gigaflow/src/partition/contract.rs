@@ -187,5 +187,5 @@ impl StageSet {
     }
 }
 
-/// Greatest number of stages of a chain.
+/// Maximum number of stages of a chain.
 pub const STAGES_MAX: u8 = 64;

@@ -67,14 +67,14 @@ struct CachedPartition {
     placements: Vec<Placement>,
 }
 
-/// Greatest number of shapes.
+/// Maximum number of shapes.
 const SHAPES_MAX: usize = 256;
-/// Greatest number of cached partitions per shape.
+/// Maximum number of cached partitions per shape.
 const CACHED_MAX: usize = 32;
-/// Greatest number of held candidates of a cached partition.
+/// Maximum number of held candidates of a cached partition.
 /// With this bound, the partitions of a shape have at most 64 kB.
 const HELD_MAX: usize = 64;
-/// Greatest numbers of segments and of stages for which partitions are cached.
+/// Maximum numbers of segments and of stages for which partitions are cached.
 const SEGMENTS_MAX: usize = 40;
 const STAGES_MAX: usize = 15;
 

@@ -49,7 +49,7 @@ pub(super) struct ColumnTests {
     pub(super) is_exact: bool,
 }
 
-/// Greatest number of columns of a group; each takes four bytes per visit.
+/// Maximum number of columns of a group; each takes four bytes per visit.
 const COLUMNS_MAX: usize = 8;
 
 /// Number of rows that are compared at once: the number of bits of a `u64`.

@@ -43,7 +43,7 @@ pub(super) struct VisitGroup {
     columns: Columns,
     ranks: Ranks,
     projections: Vec<GroupProjection>,
-    /// Greatest number of visits that are examined one by one, without a projection.
+    /// Maximum number of visits that are examined one by one, without a projection.
     scan_threshold: usize,
     /// Number of changes of the set of projections, by which old plans are detected.
     plan_epoch: u32,
@@ -79,7 +79,7 @@ pub(super) struct SearchOutcome {
 /// Number of projections of a group that have the exact common mask.
 const PROJECTIONS_EXACT: usize = 6;
 
-/// Greatest number of projections of a group.
+/// Maximum number of projections of a group.
 ///
 /// Beyond [`PROJECTIONS_EXACT`], the mask of a projection has whole bytes of one half word, so
 /// there are few such masks. The search for a rule with another mask uses the best projection, and

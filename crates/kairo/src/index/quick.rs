@@ -7,11 +7,11 @@ use shunt_pipeline::{Delta, RuleChange, RuleDelta};
 
 use super::region_index::RegionIndex;
 
-/// Greatest number of visits and entries that a quick change examines.
+/// Maximum number of visits and entries that a quick change examines.
 /// A quick change takes microseconds.
 const QUICK_EXAMINED_MAX: usize = 1024;
 
-/// Greatest number of retired entries without much deferred work.
+/// Maximum number of retired entries without much deferred work.
 const RETIRED_USUAL: usize = 1024;
 
 impl RegionIndex {

@@ -92,7 +92,7 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
 /// with its mask, no rows are added.
 const PROJECTED_ROWS_PER_RULE: usize = 1024;
 
-/// Greatest number of rules that [`PROJECTED_ROWS_PER_RULE`] is multiplied by.
+/// Maximum number of rules that [`PROJECTED_ROWS_PER_RULE`] is multiplied by.
 const RULES_COUNTED: usize = 64;
 
 /// Number of visits that are compared together.

@@ -27,7 +27,7 @@ pub(super) struct VisitGroups {
     free: Vec<u32>,
     /// The groups with visits that a rule decided, alone or as a clause, by rule.
     deciders: HashMap<RuleId, Vec<u32>, FixedState>,
-    /// Greatest number of visits of a group that are examined without a projection.
+    /// Maximum number of visits of a group that are examined without a projection.
     scan_threshold: usize,
     hashes: FixedState,
 }
@@ -49,20 +49,20 @@ struct TableGroups {
 /// Number of groups of a table that have exactly the mask of their visits.
 const GROUPS_EXACT: usize = 16;
 
-/// Greatest number of groups of a table.
+/// Maximum number of groups of a table.
 ///
 /// Beyond [`GROUPS_EXACT`], masks of groups are cut to whole bytes, so that there are few different
 /// masks. At [`GROUPS_MAX`], a visit with another mask is added to the group with the largest mask
 /// that its own mask contains.
 const GROUPS_MAX: usize = 64;
 
-/// Greatest number of masks of visits per table for which the group is remembered.
+/// Maximum number of masks of visits per table for which the group is remembered.
 const REMEMBERED_MASKS_MAX: usize = 16_384;
 
 /// Marks a search plan that does not exist.
 const NOT_PREPARED: u32 = u32::MAX;
 
-/// Greatest number of masks of rules per table that have search plans.
+/// Maximum number of masks of rules per table that have search plans.
 const PREPARED_MASKS_MAX: usize = 1024;
 
 impl VisitGroups {

@@ -53,7 +53,7 @@ pub(crate) fn matchless_entry() -> impl Strategy<Value = MatchlessEntry> {
     )
 }
 
-/// Greatest number of fields that an action writes.
+/// Maximum number of fields that an action writes.
 const WRITES_MAX: usize = 11;
 
 /// An ingress port and a frame that arrives on it.

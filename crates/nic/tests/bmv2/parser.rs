@@ -10,7 +10,7 @@ use crate::{
 /// The parser error for a frame that ends within a header.
 const TOO_SHORT: u128 = 1;
 
-/// Greatest number of states of a frame.
+/// Maximum number of states of a frame.
 const STATES_MAX: usize = 32;
 
 /// Parses a frame, and returns the bytes after the last extracted header.

@@ -16,7 +16,7 @@ use crate::{
     tables::{Call, Tables, action, default_call, table},
 };
 
-/// Greatest number of tables and conditions that a packet passes.
+/// Maximum number of tables and conditions that a packet passes.
 const STEPS_MAX: usize = 128;
 
 /// The program of the repository, and its P4Info.

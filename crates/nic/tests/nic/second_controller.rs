@@ -38,7 +38,7 @@ use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::fixture::{NicFixture, frame, program, rule, with_output};
 
-/// Greatest time until a reply of the NIC.
+/// Maximum time until a reply of the NIC.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The preface of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

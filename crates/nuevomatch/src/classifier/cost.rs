@@ -29,7 +29,7 @@ const CAPACITIES: &[(usize, usize)] = &[(16, 0), (40, 20), (24, 34), (56, 15)];
 /// With fewer capacities, the build takes less time.
 const MANY_RULES: usize = 200_000;
 
-/// Greatest number of rules of the remainder that are examined.
+/// Maximum number of rules of the remainder that are examined.
 const EXAMINED_MAX: usize = 20_000;
 
 /// Measured cost of an iSet for one lookup, in tenths of a nanosecond.

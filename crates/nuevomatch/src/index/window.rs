@@ -35,7 +35,7 @@ pub(crate) struct Windows<const N: usize> {
     /// The number of positions in each window.
     /// Windows end before the end of the starts.
     lengths: [u32; N],
-    /// The greatest length of a window.
+    /// The maximum length of a window.
     longest: u32,
 }
 

@@ -10,7 +10,7 @@ use crate::{
     simd::{InstructionSet, MatchJob},
 };
 
-/// Greatest number of rules for which the remainder is one list.
+/// Maximum number of rules for which the remainder is one list.
 pub(crate) const LIST_RULES_MAX: usize = 256;
 
 /// The rules that no iSet holds.

@@ -42,7 +42,7 @@ pub(super) const SOURCE_PORTS: Range<u64> = 1024..65_536;
 const BASE_SHARE: u64 = 16;
 /// A coflow lasts one eighth of the duration of the traffic.
 const COFLOW_SHARE: u64 = 8;
-/// Greatest number of pairs of a coflow that are tried for one flow.
+/// Maximum number of pairs of a coflow that are tried for one flow.
 const PAIRS_MAX: u32 = 1 << 16;
 /// The switch port of the clients; pods have the following ports.
 const CLIENTS: u32 = 1;

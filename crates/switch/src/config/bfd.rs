@@ -21,9 +21,9 @@ pub struct BfdOptions {
     /// True if the port has a BFD session.
     /// Without `enable`, the other keys have no effect.
     pub enable: bool,
-    /// Least time between two sent packets in milliseconds.
+    /// Minimum time between two sent packets in milliseconds.
     pub min_tx_ms: u32,
-    /// Least time between two received packets in milliseconds.
+    /// Minimum time between two received packets in milliseconds.
     pub min_rx_ms: u32,
     /// Value of `min_rx_ms` while the port receives few other packets.
     ///

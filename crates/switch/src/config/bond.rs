@@ -93,7 +93,7 @@ pub enum BondMode {
     BalanceTcp,
 }
 
-/// The least interval between two checks of the loads, in milliseconds.
+/// The minimum interval between two checks of the loads, in milliseconds.
 const REBALANCE_INTERVAL_MS_MIN: u32 = 1000;
 
 impl Default for BondOptions {

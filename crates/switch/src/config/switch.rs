@@ -49,7 +49,7 @@ pub struct ThreadOptions {
     pub auto_lb_load_threshold: u8,
     /// Least improvement of the variance of the loads, in percent.
     pub auto_lb_improvement_threshold: u8,
-    /// Least time between two decisions, in minutes.
+    /// Minimum time between two decisions, in minutes.
     pub auto_lb_interval_min: u16,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct AutoLbSettings {
     pub(crate) load_threshold: u8,
     /// Least improvement of the variance of the loads, in percent.
     pub(crate) improvement_threshold: u8,
-    /// Least time between two decisions.
+    /// Minimum time between two decisions.
     pub(crate) interval: Duration,
 }
 

@@ -55,7 +55,7 @@ fn reverse_arp(mac: [u8; 6], vlan: u16) -> Vec<u8> {
     frame
 }
 
-/// The least length of an Ethernet frame without its checksum.
+/// The minimum length of an Ethernet frame without its checksum.
 const FRAME_BYTES_MIN: usize = 60;
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ use crate::{cache::EntryRef, packet::buffer::BURST};
 #[derive(Debug)]
 pub(super) struct LearnedIndex {
     trainer: Arc<Trainer>,
-    /// Least number of masks with which entries are indexed.
+    /// Minimum number of masks with which entries are indexed.
     masks_min: usize,
     /// The index in use.
     current: Option<TrainedIndex>,

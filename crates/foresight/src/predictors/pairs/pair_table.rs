@@ -81,10 +81,10 @@ const JOIN_MIN: u32 = 2;
 /// Also the time within which a forecast flow is expected.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
-/// Greatest number of flows with forecasts that wait to be taken.
+/// Maximum number of flows with forecasts that wait to be taken.
 const DUE_MAX: usize = 64;
 
-/// Greatest number of members of a group that are examined for one flow.
+/// Maximum number of members of a group that are examined for one flow.
 const MEMBERS_AT_ONCE: usize = 64;
 
 /// Number of sources that are examined to find a source to remove.

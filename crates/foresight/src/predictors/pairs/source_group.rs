@@ -40,16 +40,16 @@ pub(super) struct GroupRef {
     number: u64,
 }
 
-/// Greatest number of groups.
+/// Maximum number of groups.
 pub(super) const GROUPS_MAX: usize = 32;
 
-/// Greatest number of members that a group remembers.
+/// Maximum number of members that a group remembers.
 pub(super) const MEMBERS_MAX: usize = 512;
 
-/// Least number of sources that share a destination of their group.
+/// Minimum number of sources that share a destination of their group.
 const SHARED_MIN: u16 = 2;
 
-/// Least number of destinations between which a source without a group chooses.
+/// Minimum number of destinations between which a source without a group chooses.
 ///
 /// The destinations of a single coflow would otherwise be as likely by chance as by their group.
 const DESTINATIONS_MIN: f64 = 64.0;

@@ -18,7 +18,7 @@ pub(in crate::ltm) struct PacketSet {
     count: u8,
 }
 
-/// Greatest number of packets of a chunk.
+/// Maximum number of packets of a chunk.
 pub(in crate::ltm) const CHUNK_MAX: usize = 32;
 
 impl<'a> Chunk<'a> {

@@ -174,6 +174,6 @@ const UNIT: f64 = 64.0;
 /// The least value of `1 - p` that a sketch can distinguish from zero.
 const RATE_LEFT_MIN: f64 = 0.02;
 
-/// Greatest number of measured pairs of states.
+/// Maximum number of measured pairs of states.
 /// Traversals with other pairs are partitioned by score.
 const PAIRS_MAX: usize = 4096;

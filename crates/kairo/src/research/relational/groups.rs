@@ -62,13 +62,13 @@ pub(super) struct GroupRows {
 /// Number of groups of a table that have exactly the mask of their visits.
 const GROUPS_EXACT: usize = 16;
 
-/// Greatest number of groups of a table.
+/// Maximum number of groups of a table.
 ///
 /// Beyond [`GROUPS_EXACT`], masks of groups are cut to whole bytes. At [`GROUPS_MAX`], a visit with
 /// another mask is added to a group with an empty mask.
 const GROUPS_MAX: usize = 64;
 
-/// Greatest number of projections of a group.
+/// Maximum number of projections of a group.
 /// Rules with other masks use the best of these projections.
 const PROJECTIONS_MAX: usize = 16;
 

@@ -77,7 +77,7 @@ const ROW_BYTES: usize = size_of::<LinkRow>() + size_of::<ZWeight>();
 /// Number of bytes of a fingerprint key in a batch, with the offset of its rows.
 const FINGERPRINT_BYTES: usize = size_of::<u64>() + size_of::<usize>();
 
-/// Greatest number of projections that are deferred.
+/// Maximum number of projections that are deferred.
 const DEFERRED_MAX: usize = 1024;
 
 impl LinkRelation {

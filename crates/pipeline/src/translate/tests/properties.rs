@@ -195,7 +195,7 @@ fn generated_bonds_reach_their_buckets() {
     assert!(balanced >= LEAST, "{balanced} of 800 packets");
 }
 
-/// The least number of packets that must use each feature.
+/// The minimum number of packets that must use each feature.
 const LEAST: usize = 12;
 
 /// The error of a packet that is parsed too often.
