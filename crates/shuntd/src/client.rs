@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use self::{
     arguments::{Arguments, Command, RUN_DIR_DEFAULT},
-    doctor::doctor,
+    doctor::{doctor, doctor_of_dpdk},
     preload::{PreloadRequest, preload},
 };
 use crate::{
@@ -49,8 +49,11 @@ pub fn command() -> clap::Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
-    if let Command::Doctor { config, json } = &arguments.command {
-        return doctor(&arguments.run_dir, config, *json);
+    if let Command::Doctor { subject, cards, config, json } = &arguments.command {
+        return match subject {
+            Some(_) => doctor_of_dpdk(cards, *json),
+            None => doctor(&arguments.run_dir, config, *json),
+        };
     }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -447,6 +447,12 @@ pub(super) enum Command {
     /// Shows the command that corrects each missing thing. The exit code is 1 if something is
     /// missing.
     Doctor {
+        /// Check only what DPDK ports need, also before there is such a port.
+        #[arg(value_parser = ["dpdk"])]
+        subject: Option<String>,
+        /// Check these network cards for DPDK, by PCI addresses such as 0000:01:00.0.
+        #[arg(value_name = "CARD", requires = "subject")]
+        cards: Vec<String>,
         /// Read the ports from this configuration file if no daemon runs.
         #[arg(long, value_name = "FILE", default_value = "/etc/shunt/shunt.toml")]
         config: PathBuf,

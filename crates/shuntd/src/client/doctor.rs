@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use self::{
     checks::{PortNeeds, RunningDaemon},
+    dpdk::DpdkNeeds,
     system::HostSystem,
 };
 use super::{connect, print, value};
@@ -83,9 +84,18 @@ impl HostCheck {
 /// The exit code is 1 if any check has the state missing or wrong.
 pub(super) fn doctor(run_dir: &Path, config: &Path, json: bool) -> ExitCode {
     let system = HostSystem::new("/");
-    let checks = run_checks(&system, run_dir, config);
-    print(&if json { json_of(&checks) } else { text_of(&checks) });
-    if is_complete(&checks) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    report(&run_checks(&system, run_dir, config), json)
+}
+
+/// Checks what DPDK ports with some network cards need, and prints the results.
+pub(super) fn doctor_of_dpdk(cards: &[String], json: bool) -> ExitCode {
+    report(&DpdkNeeds::of_cards(cards).checks(&HostSystem::new("/")), json)
+}
+
+/// Prints the results of checks; the exit code is 1 if one failed.
+fn report(checks: &[HostCheck], json: bool) -> ExitCode {
+    print(&if json { json_of(checks) } else { text_of(checks) });
+    if is_complete(checks) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs all checks of the host.

@@ -26,6 +26,22 @@ fn doctor_by(program: &str, arguments: &[&str]) -> Option<(i32, String)> {
 }
 
 #[test]
+fn doctor_of_dpdk_needs_no_port() {
+    let doctor = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shuntctl"));
+        command.arg("doctor").args(arguments).output().unwrap()
+    };
+    let output = doctor(&["dpdk", "ffff:ff:1f.7"]);
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert!(report.contains("huge pages for DPDK: "), "{report}");
+    assert!(report.contains("missing  network card ffff:ff:1f.7: does not exist"), "{report}");
+    assert!(!report.contains("CAP_NET_RAW"), "no check of other ports: {report}");
+    let output = doctor(&["ffff:ff:1f.7"]);
+    assert_eq!(output.status.code(), Some(2), "a card needs the word dpdk");
+}
+
+#[test]
 fn doctor_prints_commands_for_missing_rights() {
     let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let Some((code, report)) = doctor_by("setpriv", &user) else { return };

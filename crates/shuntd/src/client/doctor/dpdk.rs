@@ -36,6 +36,11 @@ impl DpdkNeeds {
         Self { has_port, cards: devices.into_iter().filter(|name| name.contains(':')).collect() }
     }
 
+    /// Returns what a DPDK port of each of these network cards needs.
+    pub(super) fn of_cards(cards: &[String]) -> Self {
+        Self { has_port: true, cards: cards.to_vec() }
+    }
+
     /// Runs the checks that DPDK ports need.
     pub(super) fn checks(&self, system: &HostSystem) -> Vec<HostCheck> {
         if !self.has_port {
@@ -134,6 +139,8 @@ mod tests {
         assert_eq!(needs.cards, ["0000:01:00.0"]);
         let subjects: Vec<_> = needs.checks(&system).into_iter().map(|own| own.subject).collect();
         assert_eq!(subjects, ["DPDK", "huge pages for DPDK", "network card 0000:01:00.0"]);
+        let asked = DpdkNeeds::of_cards(&["0000:01:00.0".to_owned()]);
+        assert_eq!(asked, needs, "without a configuration");
         assert_eq!(huge_pages(Some(0)).state, CheckState::Note);
         assert_eq!(huge_pages(Some(3)).detail, "3 pages are free");
     }
