@@ -247,7 +247,7 @@ fn new_client_gets_place_of_idle_one() {
     }
 }
 
-/// A monitor stays, and a new client is served, whatever number of clients never finish a message.
+/// A client with a monitor stays connected, and a new client is served.
 #[test]
 fn half_open_connections_keep_nobody_out() {
     let fixture = ServerFixture::new(ServerLimits { clients: 64, ..ServerLimits::default() });

@@ -1,4 +1,6 @@
-//! The counters at the last command that cleared them, which later answers subtract.
+//! The counters at the last command that cleared them.
+//!
+//! Later answers subtract these counters.
 //!
 //! The counters themselves never go back, because metrics and other clients read them too.
 
@@ -23,7 +25,9 @@ struct CountersAtClear {
 }
 
 impl ClearedCounters {
-    /// Clears the counters of a packet thread; `now` are the present ones.
+    /// Clears the counters of a packet thread.
+    ///
+    /// `now` are the present counters.
     pub(super) fn clear_thread(&self, thread: usize, now: PacketThreadCounters) {
         self.lock().threads.insert(thread, now);
     }
@@ -37,7 +41,9 @@ impl ClearedCounters {
         self.lock().threads.get(&thread).map_or(*now, |cleared| now.since(cleared))
     }
 
-    /// Clears the totals of learned MAC addresses of a bridge; `now` are the present ones.
+    /// Clears the totals of learned MAC addresses of a bridge.
+    ///
+    /// `now` are the present totals.
     pub(super) fn clear_macs(&self, bridge: &str, now: LearnedTotals) {
         self.lock().macs.insert(bridge.to_owned(), now);
     }

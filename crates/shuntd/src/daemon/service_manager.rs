@@ -46,7 +46,7 @@ pub(crate) fn notify_stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
-/// Logs packet threads that hang, and sends watchdog lines while every thread iterates.
+/// Logs packet threads that hang, and feeds the watchdog while all iterate.
 ///
 /// `watchdog` is the limit of the service manager; without it, no lines are sent.
 async fn watch_threads(switch: Arc<Switch>, watchdog: Option<Duration>) {
