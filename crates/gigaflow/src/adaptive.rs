@@ -167,7 +167,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
         duel.map_or(Granularity::SubTraversals, |duel| duel.granularity)
     }
 
-    /// Returns the duel of a start state; `None` if there are too many.
+    /// Returns the set duelling of a start state; `None` if there are too many.
     fn duel(&mut self, start: StateId) -> Option<&mut Duel> {
         let full = self.duels.len() >= DUELS_MAX;
         match self.duels.entry(hash(start), |duel| duel.start == start, |duel| hash(duel.start)) {

@@ -92,7 +92,7 @@ pub struct Gigaflow {
 #[derive(Debug)]
 enum ActivePolicy {
     Fixed(Box<AnyPolicy>),
-    Duel(Box<Adaptive<AnyPolicy>>),
+    SetDuelling(Box<Adaptive<AnyPolicy>>),
 }
 
 /// The counters of a cache.
@@ -173,9 +173,10 @@ impl Gigaflow {
         let ltm = Ltm::new(config.capacity, config.eviction, tags, config.seed);
         let (policy, one_in) = match config.fallback {
             Fallback::Off => (ActivePolicy::Fixed(Box::new(policy)), 0),
-            Fallback::OneIn(every) => {
-                (ActivePolicy::Duel(Box::new(Adaptive::new(policy, ltm.capacity()))), every.max(1))
-            }
+            Fallback::OneIn(every) => (
+                ActivePolicy::SetDuelling(Box::new(Adaptive::new(policy, ltm.capacity()))),
+                every.max(1),
+            ),
         };
         Self {
             ltm,
@@ -336,10 +337,10 @@ impl Gigaflow {
     #[must_use]
     pub fn granularity(&self, key: &FlowKey, start: Option<&Arc<Continuation>>) -> Granularity {
         match &self.policy {
-            ActivePolicy::Duel(duel) if start.is_none() => {
-                duel.granularity(start_of(key.bridge(), start))
+            ActivePolicy::SetDuelling(adaptive) if start.is_none() => {
+                adaptive.granularity(start_of(key.bridge(), start))
             }
-            ActivePolicy::Fixed(_) | ActivePolicy::Duel(_) => Granularity::SubTraversals,
+            ActivePolicy::Fixed(_) | ActivePolicy::SetDuelling(_) => Granularity::SubTraversals,
         }
     }
 
@@ -431,10 +432,10 @@ impl Gigaflow {
 
     /// Returns whether set duelling is on and no stage has room.
     fn is_contested(&mut self, probe: ProbeResult) -> bool {
-        let ActivePolicy::Duel(duel) = &mut self.policy else { return false };
+        let ActivePolicy::SetDuelling(adaptive) = &mut self.policy else { return false };
         let has_room = self.ltm.room() != StageSet::EMPTY;
         if has_room && probe == ProbeResult::Sampled {
-            duel.relax();
+            adaptive.relax();
         }
         !has_room
     }
@@ -450,11 +451,11 @@ impl Gigaflow {
     ///
     /// If the granularity of the start changes, all present entries are marked as outdated.
     fn judge(&mut self, probe: ProbeResult) {
-        let ActivePolicy::Duel(duel) = &mut self.policy else { return };
+        let ActivePolicy::SetDuelling(adaptive) = &mut self.policy else { return };
         let start = self.outline.start();
-        let before = duel.granularity(start);
-        duel.observe(&self.outline, probe);
-        if duel.granularity(start) != before {
+        let before = adaptive.granularity(start);
+        adaptive.observe(&self.outline, probe);
+        if adaptive.granularity(start) != before {
             self.ltm.mark_outdated();
         }
     }

@@ -66,7 +66,7 @@ impl EgressQueues {
         let index = self.scheduler.index_of(queue);
         let waiting = &mut self.queues[index];
         if waiting.packets.len() >= QUEUE_MAX
-            || waiting.alike(&packet) >= pool.left_to_keep(&packet)
+            || waiting.count_of_size(&packet) >= pool.left_to_keep(&packet)
         {
             self.scheduler.count_error(index);
             return Err(packet);
@@ -169,7 +169,7 @@ impl Drop for EgressQueues {
 
 impl EgressQueue {
     /// Returns the number of packets with a buffer of the same size as `packet`.
-    fn alike(&self, packet: &Packet) -> usize {
+    fn count_of_size(&self, packet: &Packet) -> usize {
         if packet.is_large() { self.large } else { self.packets.len() - self.large }
     }
 

@@ -108,8 +108,8 @@ impl MatchError {
 /// Returns a description of the values of a field.
 const fn expected(field: FieldId) -> &'static str {
     match field {
-        FieldId::EthType => "a number, 0x0800, or the name of the protocol alone, ip",
-        FieldId::IpProto => "a number, 6, or the name of the protocol alone, tcp",
+        FieldId::EthType => "a number such as 0x0800, or the name of the protocol alone, ip",
+        FieldId::IpProto => "a number such as 6, or the name of the protocol alone, tcp",
         _ => expected_format(field.info().format),
     }
 }

@@ -237,11 +237,11 @@ fn errors_say_how_to_mend_the_match() {
         ),
         (
             "dl_type=ip",
-            "`ip` is not a value of `dl_type`: write a number, 0x0800, or the name of the protocol alone, ip",
+            "`ip` is not a value of `dl_type`: write a number such as 0x0800, or the name of the protocol alone, ip",
         ),
         (
             "ip,nw_proto=tcp",
-            "`tcp` is not a value of `nw_proto`: write a number, 6, or the name of the protocol alone, tcp",
+            "`tcp` is not a value of `nw_proto`: write a number such as 6, or the name of the protocol alone, tcp",
         ),
         ("icmp,tp_src=300", "`tp_src=300` does not fit `icmp_type`: only the bits 0xff may be set"),
         ("in_port=p1", "`p1` is not a value of `in_port`: write a port's number or name: 1, LOCAL"),

@@ -298,7 +298,7 @@ impl Gigaflow {
         let placements = match (request.granularity, &mut self.policy) {
             (Granularity::Megaflows, _) => self.megaflow.partition(&self.outline, &stages),
             (_, ActivePolicy::Fixed(policy)) => policy.partition(&self.outline, &stages),
-            (_, ActivePolicy::Duel(duel)) => duel.partition(&self.outline, &stages),
+            (_, ActivePolicy::SetDuelling(adaptive)) => adaptive.partition(&self.outline, &stages),
         };
         plan.extend_from_slice(placements);
         let presses = |placement: &Placement| {
@@ -322,7 +322,7 @@ impl Gigaflow {
         let all = EmptyStages(self.ltm.capacity().stages_count);
         let wanted = match &mut self.policy {
             ActivePolicy::Fixed(policy) => policy.partition(&self.outline, &all).len(),
-            ActivePolicy::Duel(duel) => duel.partition(&self.outline, &all).len(),
+            ActivePolicy::SetDuelling(adaptive) => adaptive.partition(&self.outline, &all).len(),
         };
         wanted > placements_count
     }

@@ -194,7 +194,7 @@ fn install(
     }
 }
 
-/// Does [`replay`] with a duel that samples one packet in `sample_every`.
+/// Does [`replay`] with set duelling that samples one packet in `sample_every`.
 ///
 /// After a start has changed its granularity, its old entries make room for new ones, oldest first.
 /// Shorter sub-traversals before a megaflow are removed.

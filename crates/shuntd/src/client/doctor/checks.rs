@@ -428,7 +428,7 @@ fn check_listeners(bridge: &Value) -> Vec<HostCheck> {
 /// The link text of a port that a controller has set down, which is no problem.
 const DOWN_BY_CONTROLLER: &str = "down: by a controller";
 
-/// The text in the link of a port with a device that an operator has set down.
+/// The end of the link text of a port, if an operator has set its device down.
 ///
 /// The text names the command that sets the device up.
 const SET_DOWN: &str = " is set down";
