@@ -219,7 +219,7 @@ fn foreign(key: &FlowKey, port: Option<PortNo>) -> ForeignBits {
     }
 }
 
-/// Returns whether a packet is a fragment, whose ports tables do not see.
+/// Returns whether a packet is a fragment: tables do not see its ports.
 pub(super) fn is_fragment(key: &FlowKey) -> bool {
     key.words()[FRAGMENT.0] & FRAGMENT.1 != 0
 }
