@@ -4,7 +4,7 @@ use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::D
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use shunt_switch::{ListeningSockets, Switch};
+use shunt_switch::{ControlTask, ListeningSockets, Switch};
 use shunt_tls::{TlsError, TlsFiles, TlsIdentity};
 use thiserror::Error;
 use tokio::{
@@ -136,7 +136,7 @@ impl HttpService {
                 }
             }
         }
-        tasks.spawn(async move { pages.run().await });
+        tasks.spawn(ControlTask::new("page of the window", async move { pages.run().await }));
         Ok(Some(Self { tasks }))
     }
 
@@ -238,7 +238,8 @@ impl HttpServer {
             match accepted {
                 Ok((stream, peer)) => match self.connections.insert() {
                     Some(place) => {
-                        connections.spawn(self.clone().serve_in_place(stream, peer, place));
+                        let serving = self.clone().serve_in_place(stream, peer, place);
+                        connections.spawn(ControlTask::new(format!("http:{peer}"), serving));
                     }
                     None => log.log_refused(CONNECTIONS_MAX),
                 },

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use shunt_ofproto::server::ControlTask;
 use shunt_pipeline::BridgeId;
 use tokio::{task::JoinHandle, time::timeout};
 use tracing::warn;
@@ -70,10 +71,13 @@ impl Exporters {
     /// Starts the tasks of all exporters, which run forever.
     pub(crate) fn spawn(&self) -> [JoinHandle<()>; 4] {
         [
-            tokio::spawn(Arc::clone(&self.sflow).run()),
-            tokio::spawn(Arc::clone(&self.netflow).run()),
-            tokio::spawn(Arc::clone(&self.ipfix).run()),
-            tokio::spawn(Arc::clone(&self.collector_sets).run()),
+            tokio::spawn(ControlTask::new("sFlow", Arc::clone(&self.sflow).run())),
+            tokio::spawn(ControlTask::new("NetFlow", Arc::clone(&self.netflow).run())),
+            tokio::spawn(ControlTask::new("IPFIX", Arc::clone(&self.ipfix).run())),
+            tokio::spawn(ControlTask::new(
+                "collector sets",
+                Arc::clone(&self.collector_sets).run(),
+            )),
         ]
     }
 
