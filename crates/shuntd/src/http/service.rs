@@ -136,7 +136,7 @@ impl HttpService {
                 }
             }
         }
-        tasks.spawn(ControlTask::new("page of the window", async move { pages.run().await }));
+        tasks.spawn(ControlTask::new("HTTP pages", async move { pages.run().await }));
         Ok(Some(Self { tasks }))
     }
 
