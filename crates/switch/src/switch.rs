@@ -1,7 +1,7 @@
 //! The public interface of a running switch.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -40,7 +40,11 @@ use crate::{
         table_link::TableLink,
         thread::ThreadStatus,
     },
-    threads::{data_plane::EngineMaker, listener::PuntReceivers},
+    threads::{
+        data_plane::EngineMaker,
+        listener::PuntReceivers,
+        thread_cpus::{ThreadCpus, of_packet_threads},
+    },
     trace::{
         entry_explanation::{EntryExplanation, EntryList},
         error::TraceError,
@@ -400,7 +404,7 @@ impl Switch {
         threads
     }
 
-    /// Returns [`Self::threads`], and the receive queues of each packet thread.
+    /// Returns [`Self::threads`], with CPUs and receive queues of packet threads.
     #[must_use]
     pub fn threads_and_queues(&self) -> Vec<ThreadStatus> {
         let mut threads = self.threads();
@@ -408,6 +412,13 @@ impl Switch {
             // The packet threads are first.
             if let Some(own) = threads.get_mut(queue.thread) {
                 own.queues.push(queue);
+            }
+        }
+        for (number, ThreadCpus { cpus, numa_node }) in of_packet_threads(Path::new("/")) {
+            // Another switch of this process may have more packet threads.
+            let own = threads.get_mut(number).filter(|own| own.iterations.is_some());
+            if let Some(own) = own {
+                (own.cpus, own.numa_node) = (Some(cpus), numa_node);
             }
         }
         threads

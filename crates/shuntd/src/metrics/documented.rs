@@ -159,6 +159,8 @@ fn every_family() -> String {
         name: name.to_owned(),
         state: ThreadState::Running,
         iterations,
+        cpus: None,
+        numa_node: None,
         queues: Vec::new(),
     };
     let drops = PortDrops { direction: "rx", reason: "rx_refused", packets: 1 };

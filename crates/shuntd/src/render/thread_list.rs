@@ -6,12 +6,21 @@ use super::{count, list, table, threads, word};
 
 /// Returns all threads with their states, and the queues that have had packets.
 pub(crate) fn thread_list(all: &Value) -> String {
-    let mut rows = vec![["thread", "state", "idle"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["thread", "state", "cpus", "idle"].map(str::to_owned).to_vec()];
     for thread in list(all) {
         let [name, state] = ["name", "state"].map(|key| word(&thread[key]).to_owned());
-        rows.push(vec![name, state, idle(thread)]);
+        rows.push(vec![name, state, cpus(thread), idle(thread)]);
     }
     table(&rows) + &queues(all) + &threads(all)
+}
+
+/// Returns the CPUs of a packet thread, and the NUMA node of a bound one.
+fn cpus(thread: &Value) -> String {
+    let cpus = word(&thread["cpus"]);
+    match thread["numa_node"].as_u64() {
+        Some(node) => format!("{cpus} (node {node})"),
+        None => cpus.to_owned(),
+    }
 }
 
 /// Returns the idle share of a packet thread in the last minute; empty if not known.
@@ -73,7 +82,7 @@ mod tests {
         let all = json!([{"name": "packet thread 0", "state": "running"},
             {"name": "eviction thread", "state": "panicked"}]);
         let expected = "\
-thread           state     idle
+thread           state     cpus  idle
 packet thread 0  running
 eviction thread  panicked
 eviction thread: panicked; restart the daemon
@@ -90,13 +99,14 @@ eviction thread: panicked; restart the daemon
         let queues = [queue("eth1", 0, Some(12), 1640), queue("eth1", 1, Some(5), 0)];
         let new = [queue("eth2", 0, None, 32)];
         let all = json!([
-            {"name": "packet thread 0", "state": "running", "iterations": 9, "queues": queues},
-            {"name": "packet thread 1", "state": "running", "iterations": 9, "queues": new},
+            {"name": "packet thread 0", "state": "running", "cpus": "2", "numa_node": 0,
+                "queues": queues},
+            {"name": "packet thread 1", "state": "running", "cpus": "0-3", "queues": new},
         ]);
         let expected = "\
-thread           state    idle
-packet thread 0  running  83 %
-packet thread 1  running
+thread           state    cpus        idle
+packet thread 0  running  2 (node 0)  83 %
+packet thread 1  running  0-3
 
 polled by        port  queue  busy  packets  per burst  ns per packet
 packet thread 0  eth1  0      12 %  1640     16.0       300

@@ -14,6 +14,14 @@ pub struct ThreadStatus {
     /// Poll loop iterations, including idle ones; `None` for other than packet threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
+    /// CPUs on which a packet thread may run, such as `0-3,8`.
+    ///
+    /// `None` in the answer of `Switch::threads`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// NUMA node of the CPU of a packet thread that has only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
     /// Receive queues of a packet thread; empty in the answer of `Switch::threads`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<RxQueueStatus>,
@@ -22,7 +30,7 @@ pub struct ThreadStatus {
 impl ThreadStatus {
     /// Creates the status of a thread that counts no iterations.
     pub(crate) const fn new(name: String, state: ThreadState) -> Self {
-        Self { name, state, iterations: None, queues: Vec::new() }
+        Self { name, state, iterations: None, cpus: None, numa_node: None, queues: Vec::new() }
     }
 }
 

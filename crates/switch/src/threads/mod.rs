@@ -12,4 +12,5 @@ pub(crate) mod publisher;
 mod rule_siblings;
 mod sibling_sets;
 pub(crate) mod slot;
+pub(crate) mod thread_cpus;
 pub(crate) mod worker;

@@ -61,6 +61,7 @@ async fn a_busy_queue_moves_to_an_idle_thread() {
     for (number, own) in fixture.switch.threads_and_queues().iter().enumerate() {
         assert!(own.queues.iter().all(|queue| queue.thread == number), "{own:?}");
         assert_eq!(own.queues.is_empty(), number >= 2, "only packet threads poll: {own:?}");
+        assert_eq!(own.cpus.is_none(), number >= 2, "{own:?}");
     }
     // A moved queue is closed with its port.
     for name in ["p1", "p2"] {
