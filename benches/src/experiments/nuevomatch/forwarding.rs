@@ -40,7 +40,15 @@ pub(super) struct Subject {
     pub(super) contender: Contender,
     pub(super) caches: FrontCaches,
     pub(super) name: String,
+    /// Largest number of megaflows; `None`: the default of the switch.
+    pub(super) entries_max: Option<u32>,
 }
+
+/// Workloads that also run with a cache for few of their megaflows.
+const SMALL_WORKLOADS: [&str; 2] = ["acl 10K, uniform", "acl 100K, uniform"];
+
+/// Number of megaflows of that cache.
+const SMALL_ENTRIES: u32 = 8_192;
 
 /// Reason why computational flows are slower than a cache.
 const WHY_FLOWS: &str = "each packet is looked up in the table, and counted for its rule; a hit in a \
@@ -56,6 +64,7 @@ impl Subject {
             contender: Contender::ours(),
             caches,
             name: name.to_owned(),
+            entries_max: None,
         };
         let installed = subject(FrontCaches::Usual, "Shunt, as installed");
         vec![installed, subject(FrontCaches::Tables, "Shunt, flows")]
@@ -70,7 +79,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         // The last choice, without a cache, is never the fastest.
         for (caches, words) in &CHOICES[..RIVALS] {
             let name = format!("{}, {words}", rival.name());
-            subjects.push(Subject { contender: rival.clone(), caches: *caches, name });
+            let (contender, caches) = (rival.clone(), *caches);
+            subjects.push(Subject { contender, caches, name, entries_max: None });
         }
         pairs.extend([
             ("against EMC", 0, Some(2)),
@@ -81,21 +91,35 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     } else {
         pairs.push(("as installed", 0, None));
     }
+    let small = subjects.len();
+    subjects.push(Subject {
+        contender: Contender::ours(),
+        caches: FrontCaches::Usual,
+        name: "Shunt, 8,192 megaflows".to_owned(),
+        entries_max: Some(SMALL_ENTRIES),
+    });
     let workloads = if run.is_quick { QUICK_WORKLOADS } else { WORKLOADS };
+    let small_count = workloads.iter().filter(|(title, _)| SMALL_WORKLOADS.contains(title)).count();
     let (rounds, seconds) = (run.either(3, 1), run.either(3, 1) as u64);
-    run.begin(workloads.len() * (1 + rounds * subjects.len()));
+    run.begin(workloads.len() * (1 + rounds * small) + rounds * small_count);
     let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
     let mut rows = Vec::new();
     for (title, name) in workloads {
         let files = run.step(name, |folder| Files::of(name, folder));
         let mut samples: Vec<Vec<Sample>> = subjects.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
-            for (subject, samples) in subjects.iter().zip(&mut samples) {
+            let is_small = SMALL_WORKLOADS.contains(title);
+            let count = if is_small { subjects.len() } else { small };
+            for (subject, samples) in subjects[..count].iter().zip(&mut samples) {
                 let what = format!("{title}, {}", subject.name);
                 samples.push(run.step(&what, |folder| measure(subject, folder, &files, seconds)));
             }
         }
         rows.extend(pairs.iter().flat_map(|pair| pair_rows(title, pair, &names, &samples)));
+        if SMALL_WORKLOADS.contains(title) {
+            let pair = ("flows against 8,192 megaflows", 1, Some(small));
+            rows.extend(pair_rows(title, &pair, &names, &samples));
+        }
     }
     explain(&mut rows);
     // The main metric first.
@@ -150,7 +174,8 @@ pub(super) fn measure(subject: &Subject, folder: &Path, files: &Files, seconds: 
         cpu: Some(FORWARDING_CPU),
         caches: subject.caches,
         // With its default settings, the rival expires flows of this experiment.
-        keeps_entries: !is_ours,
+        keeps_entries: !is_ours || subject.entries_max.is_some(),
+        entries_max: subject.entries_max,
         ..Setup::default()
     };
     let switch = subject.contender.start(folder, &setup);

@@ -1,9 +1,10 @@
 //! Rule sets and packets of the classifier experiments.
 //!
-//! `SHUNT_CLASSBENCH` names a folder with rule sets of ClassBench in `rules/`, such as `acl1_10k`.
-//! Without this variable, rule sets come from [`shunt_pipebench`], which generates the same kinds.
+//! `SHUNT_CLASSBENCH` names a folder with rule sets of ClassBench in `rules/`, such as `acl1_10k`,
+//! plain or packed as `acl1_10k.zst`. Without this variable, rule sets come from
+//! [`shunt_pipebench`], which generates the same kinds.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs, path::PathBuf, process::Command};
 
 use shunt_classifier::{
     Classifier as _, Priority, Rank, TupleSpace, Version, testing::workload::SplitMix64,
@@ -59,15 +60,40 @@ fn folder() -> Option<PathBuf> {
 
 fn files() -> Option<Vec<String>> {
     let entries = fs::read_dir(folder()?).ok()?;
-    let mut names: Vec<(u64, String)> = entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let name = entry.file_name().into_string().ok()?;
-            (!name.contains('.')).then(|| (entry.metadata().map_or(0, |data| data.len()), name))
-        })
-        .collect();
-    names.sort();
-    Some(names.into_iter().map(|(_, name)| name).collect())
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Some(in_order(names))
+}
+
+/// Returns the names of rule sets by their size, each once, for the names of files.
+fn in_order(files: impl Iterator<Item = String>) -> Vec<String> {
+    let names = files.map(|file| file.trim_end_matches(".zst").to_owned());
+    let mut names: Vec<String> = names.filter(|name| !name.contains('.')).collect();
+    let size = |name: &String| {
+        let thousands =
+            name.rsplit('_').next().and_then(|size| size.strip_suffix('k')?.parse().ok());
+        (thousands.unwrap_or(u32::MAX), name.clone())
+    };
+    names.sort_by_key(size);
+    names.dedup();
+    names
+}
+
+/// Reads a rule set of the folder, plain or packed by `zstd`.
+///
+/// # Panics
+///
+/// If there is no such set.
+fn read(folder: &std::path::Path, name: &str) -> String {
+    let plain = folder.join(name);
+    let packed = folder.join(format!("{name}.zst"));
+    let text = if plain.exists() || !packed.exists() {
+        fs::read_to_string(plain).map_err(|error| error.to_string())
+    } else {
+        let unpacked = Command::new("zstd").arg("-dc").arg(&packed).output();
+        let bytes = unpacked.map_err(|error| format!("zstd: {error}")).map(|output| output.stdout);
+        bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
+    };
+    text.unwrap_or_else(|error| panic!("{FOLDER}: {name}: {error}"))
 }
 
 impl RuleSet {
@@ -78,8 +104,7 @@ impl RuleSet {
     /// If there is no such set.
     pub(super) fn new(name: &str) -> Self {
         let text = match folder() {
-            Some(folder) => fs::read_to_string(folder.join(name))
-                .unwrap_or_else(|error| panic!("{FOLDER}: {name}: {error}")),
+            Some(folder) => read(&folder, name),
             None => generate_filters(name),
         };
         let rules = parse_classbench(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -208,6 +233,13 @@ mod tests {
     use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings};
 
     use super::*;
+
+    #[test]
+    fn rule_sets_are_in_the_order_of_size() {
+        let files = ["fw1_10k.zst", "acl1_100k", "acl1_1k.zst", "acl1_1k", "stats.tsv", "fw1_1k"];
+        let names = in_order(files.into_iter().map(str::to_owned));
+        assert_eq!(names, ["acl1_1k", "fw1_1k", "fw1_10k", "acl1_100k"]);
+    }
 
     #[test]
     fn both_classifiers_have_the_same_winners() {

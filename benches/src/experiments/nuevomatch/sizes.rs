@@ -40,7 +40,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     if let Some(rival) = Contender::OpenVSwitchDpdk.if_installed() {
         let (caches, words) = CHOICES[0];
         let name = format!("{}, {words}", rival.name());
-        subjects.push(Subject { contender: rival, caches, name });
+        subjects.push(Subject { contender: rival, caches, name, entries_max: None });
         pairs.extend(AGAINST_INSTALLED.iter().enumerate().map(|(own, name)| (*name, own, Some(2))));
     } else {
         pairs.extend([("as installed", 0, None), ("flows", 1, None)]);
