@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     cpu,
-    experiment::{Better, Row, Run, Samples, Verdict, quantile},
+    experiment::{Better, Row, Run, Samples, quantile},
     switch::{Contender, Switch},
 };
 
@@ -149,6 +149,7 @@ impl DeviceFrames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Verdict;
 
     #[test]
     fn counters_of_a_device_are_read() {
