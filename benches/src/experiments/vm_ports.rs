@@ -136,12 +136,14 @@ impl Vm {
         let _ = fs::remove_file(socket);
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "256", "-display", "none"]);
-        command.args(["-monitor", "none", "-serial", "none", "-no-reboot"]);
+        command.args(["-monitor", "none", "-serial", "null", "-no-reboot"]);
         command.args(["-object", "memory-backend-memfd,id=mem,size=256M,share=on"]);
         command.args(["-numa", "node,memdev=mem"]);
         command.arg("-kernel").arg(files.join("vmlinuz"));
         command.arg("-initrd").arg(files.join("initrd.gz"));
-        command.args(["-append", &format!("panic=-1 mitigations=off quiet shunt_role={role}")]);
+        // Without a console, the first program of the guest has no standard streams.
+        let options = format!("console=ttyS0 panic=-1 mitigations=off quiet shunt_role={role}");
+        command.args(["-append", &options]);
         let chardev = format!("socket,id=c0,path={},server=on,wait=off", socket.display());
         command.args(["-chardev", &chardev, "-netdev", "vhost-user,id=n0,chardev=c0,queues=1"]);
         // QEMU 7.2 has a bug with MSI-X and vhost-user without KVM.
