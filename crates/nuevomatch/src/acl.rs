@@ -10,12 +10,14 @@
 //!   define which rule wins.
 //! - Any number of categories from 1 to 16 is legal. `rte_acl` requires 1 or a multiple of 4.
 //! - [`AclClassifier::insert`] and [`AclClassifier::remove`] change rules without a new build.
+//!   [`LiveAclClassifier`] changes them while other threads classify.
 //!
 //! Each category has its own [`NuevoMatch`], so a lookup costs one search per category.
 
 use crate::{
-    BestMatch, Error, FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX,
-    PriorityRule,
+    BestMatch, Error, FieldMatch, KeySchema, LiveNuevoMatch, LiveReader, LiveSettings,
+    LiveStatistics, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX, PriorityRule, RuleUpdate,
+    Trainer,
 };
 
 /// Largest number of categories, `RTE_ACL_MAX_CATEGORIES`.
@@ -125,18 +127,12 @@ impl AclClassifier {
     /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
     /// - [`Error::Memory`] if the system refuses the memory that the build needs.
     pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, Error> {
-        if !(1..=ACL_CATEGORIES_MAX).contains(&categories) {
-            return Err(Error::AclCategories { categories, max: ACL_CATEGORIES_MAX });
-        }
         let settings = NuevoMatchSettings { seed, ..Default::default() };
-        let build = |category: usize| {
-            let rules = rules.iter().filter(|rule| rule.is_in(category));
-            let rules: Vec<_> = rules.map(AclRule::priority_rule).collect::<Result<_, _>>()?;
+        let build = |rules: Vec<PriorityRule<5>>| {
             NuevoMatch::build(&KeySchema::five_tuple(), &rules, &settings)
         };
-        // A rule that is in no category is checked too.
-        rules.iter().try_for_each(|rule| rule.priority_rule().map(|_| ()))?;
-        Ok(Self { categories: (0..categories).map(build).collect::<Result<_, _>>()? })
+        let categories = by_category(rules, categories)?.into_iter().map(build);
+        Ok(Self { categories: categories.collect::<Result<_, _>>()? })
     }
 
     /// Writes the `userdata` of the winner in each category for each key, 0 for none.
@@ -147,17 +143,9 @@ impl AclClassifier {
     ///
     /// If `results` is shorter than the number of keys times the number of categories.
     pub fn classify(&self, keys: &[[u32; 5]], results: &mut [u32]) {
-        let count = self.categories.len();
-        let results = &mut results[..keys.len() * count];
-        let mut best = [None; BATCH];
-        for (keys, results) in keys.chunks(BATCH).zip(results.chunks_mut(BATCH * count)) {
-            for (category, classifier) in self.categories.iter().enumerate() {
-                classifier.lookup_batch(keys, &mut best);
-                for (results, best) in results.chunks_mut(count).zip(&best) {
-                    results[category] = best.map_or(0, |BestMatch { value, .. }| value);
-                }
-            }
-        }
+        classify_by(self.categories.len(), keys, results, |category, keys, best| {
+            self.categories[category].lookup_batch(keys, best);
+        });
     }
 
     /// Adds a rule to its categories, and returns whether all of them had room.
@@ -185,8 +173,174 @@ impl AclClassifier {
     }
 }
 
+/// An [`AclClassifier`] with rules that change while other threads classify.
+///
+/// A change is visible to every lookup that begins after its return. If a rule is in several
+/// categories, a lookup during the change may see it in some of them.
+///
+/// ```
+/// use shunt_nuevomatch::{AclRule, LiveAclClassifier};
+///
+/// let classifier = LiveAclClassifier::build(&[], 1, 0)?;
+/// let reader = classifier.reader();
+/// let web = AclRule {
+///     category_mask: 1,
+///     priority: 10,
+///     userdata: 7,
+///     source: (0, 0),
+///     destination: (0x0a00_0000, 8),
+///     source_ports: (0, 65535),
+///     destination_ports: (80, 80),
+///     protocol: (6, 0xff),
+/// };
+/// assert!(classifier.insert(&web)?);
+/// let mut results = [0];
+/// reader.classify(&[[0xc0a8_0001, 0x0a01_0203, 40000, 80, 6]], &mut results);
+/// assert_eq!(results, [7]);
+/// # Ok::<(), shunt_nuevomatch::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LiveAclClassifier {
+    categories: Vec<LiveNuevoMatch<5>>,
+}
+
+/// A reader of a [`LiveAclClassifier`]. Each thread uses its own clone.
+#[derive(Clone, Debug)]
+pub struct AclReader {
+    categories: Vec<LiveReader<5>>,
+}
+
+impl LiveAclClassifier {
+    /// Builds a classifier of `categories` categories, with the seed of all hashes.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`AclClassifier::build`].
+    pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, Error> {
+        let nuevomatch = NuevoMatchSettings { seed, ..Default::default() };
+        let build = |rules: Vec<PriorityRule<5>>| {
+            let settings = LiveSettings { nuevomatch, ..LiveSettings::default() };
+            LiveNuevoMatch::new(&KeySchema::five_tuple(), &rules, settings)
+        };
+        let categories = by_category(rules, categories)?.into_iter().map(build);
+        Ok(Self { categories: categories.collect::<Result<_, _>>()? })
+    }
+
+    /// Returns a reader for another thread.
+    #[must_use]
+    pub fn reader(&self) -> AclReader {
+        AclReader { categories: self.categories.iter().map(LiveNuevoMatch::reader).collect() }
+    }
+
+    /// Adds a rule to its categories, and returns whether all of them had room.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Self::build`] for this rule.
+    pub fn insert(&self, rule: &AclRule) -> Result<bool, Error> {
+        let update = RuleUpdate::Insert(rule.priority_rule()?);
+        let chosen = self.chosen(rule);
+        Ok(chosen.fold(true, |has_room, live| live.apply(&[update]) == 1 && has_room))
+    }
+
+    /// Removes an equal rule from its categories; returns whether a category had it.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Self::build`] for this rule.
+    pub fn remove(&self, rule: &AclRule) -> Result<bool, Error> {
+        let update = RuleUpdate::Remove(rule.priority_rule()?);
+        let chosen = self.chosen(rule);
+        Ok(chosen.fold(false, |had, live| live.apply(&[update]) == 1 || had))
+    }
+
+    /// Returns the classifiers of the categories of a rule.
+    fn chosen(&self, rule: &AclRule) -> impl Iterator<Item = &LiveNuevoMatch<5>> {
+        let rule = *rule;
+        let categories = self.categories.iter().enumerate();
+        categories.filter(move |(category, _)| rule.is_in(*category)).map(|(_, live)| live)
+    }
+
+    /// Starts a thread for each category, which rebuilds it whenever a rebuild is due.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system cannot start a thread.
+    pub fn spawn_trainers(&self) -> std::io::Result<Vec<Trainer<5>>> {
+        self.categories.iter().map(LiveNuevoMatch::spawn_trainer).collect()
+    }
+
+    /// Returns the sizes and counters of each category.
+    #[must_use]
+    pub fn statistics(&self) -> Vec<LiveStatistics> {
+        self.categories.iter().map(LiveNuevoMatch::statistics).collect()
+    }
+}
+
+impl AclReader {
+    /// Writes the `userdata` of the winner in each category for each key, 0 for none.
+    ///
+    /// The results of a key are next to each other, in the order of categories. A lookup never
+    /// waits for a change.
+    ///
+    /// # Panics
+    ///
+    /// If `results` is shorter than the number of keys times the number of categories.
+    pub fn classify(&self, keys: &[[u32; 5]], results: &mut [u32]) {
+        classify_by(self.categories.len(), keys, results, |category, keys, best| {
+            self.categories[category].lookup_batch(keys, best);
+        });
+    }
+}
+
+/// Returns the rules of each category.
+///
+/// # Errors
+///
+/// If the number of categories or a rule is illegal. A rule that is in no category is checked too.
+fn by_category(rules: &[AclRule], categories: usize) -> Result<Vec<Vec<PriorityRule<5>>>, Error> {
+    if !(1..=ACL_CATEGORIES_MAX).contains(&categories) {
+        return Err(Error::AclCategories { categories, max: ACL_CATEGORIES_MAX });
+    }
+    let mut all = vec![Vec::new(); categories];
+    for rule in rules {
+        let own = rule.priority_rule()?;
+        let chosen = all.iter_mut().enumerate().filter(|(category, _)| rule.is_in(*category));
+        chosen.for_each(|(_, rules)| rules.push(own));
+    }
+    Ok(all)
+}
+
+/// Writes the results of `categories` categories, each looked up by `look_up` in batches.
+///
+/// # Panics
+///
+/// If `results` is shorter than the number of keys times the number of categories.
+fn classify_by(
+    categories: usize,
+    keys: &[[u32; 5]],
+    results: &mut [u32],
+    look_up: impl Fn(usize, &[[u32; 5]], &mut [Option<BestMatch>]),
+) {
+    let results = &mut results[..keys.len() * categories];
+    let mut best = [None; BATCH];
+    for (keys, results) in keys.chunks(BATCH).zip(results.chunks_mut(BATCH * categories)) {
+        for category in 0..categories {
+            look_up(category, keys, &mut best);
+            for (results, best) in results.chunks_mut(categories).zip(&best) {
+                results[category] = best.map_or(0, |BestMatch { value, .. }| value);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        thread,
+    };
+
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
@@ -234,10 +388,18 @@ mod tests {
         best.map_or(0, |rule| rule.userdata)
     }
 
-    /// Compares the classifier with the list of rules.
-    fn check(classifier: &AclClassifier, rules: &[AclRule], keys: &[[u32; 5]]) {
+    /// Compares both classifiers with the list of rules.
+    fn check(
+        classifier: &AclClassifier,
+        live: &LiveAclClassifier,
+        rules: &[AclRule],
+        keys: &[[u32; 5]],
+    ) {
         let mut results = vec![7; keys.len() * 3];
         classifier.classify(keys, &mut results);
+        let mut of_reader = vec![7; keys.len() * 3];
+        live.reader().classify(keys, &mut of_reader);
+        assert_eq!(of_reader, results);
         for (key, results) in keys.iter().zip(results.chunks(3)) {
             let expected = [0, 1, 2].map(|category| expected(rules, category, key));
             assert_eq!(results, expected, "{key:?}");
@@ -252,33 +414,63 @@ mod tests {
             keys in vec([0_u32..5, 0_u32..5, 0_u32..5, 0_u32..5, 4_u32..19], 1..80),
         ) {
             let mut classifier = AclClassifier::build(&rules, 3, 1).unwrap();
-            check(&classifier, &rules, &keys);
+            let live = LiveAclClassifier::build(&rules, 3, 1).unwrap();
+            check(&classifier, &live, &rules, &keys);
             let mut rules = rules;
             for rule in more {
-                prop_assert!(classifier.insert(&rule).unwrap());
+                prop_assert!(classifier.insert(&rule).unwrap() && live.insert(&rule).unwrap());
                 rules.push(rule);
             }
-            check(&classifier, &rules, &keys);
+            check(&classifier, &live, &rules, &keys);
             for rule in rules.drain(..rules.len() / 2) {
                 let is_somewhere = rule.category_mask != 0;
                 prop_assert_eq!(classifier.remove(&rule).unwrap(), is_somewhere);
+                prop_assert_eq!(live.remove(&rule).unwrap(), is_somewhere);
             }
-            check(&classifier, &rules, &keys);
+            check(&classifier, &live, &rules, &keys);
         }
+    }
+
+    /// A rule that matches every packet.
+    const ANY: AclRule = AclRule {
+        category_mask: 1,
+        priority: 1,
+        userdata: 1,
+        source: (0, 0),
+        destination: (0, 0),
+        source_ports: (0, 65535),
+        destination_ports: (0, 65535),
+        protocol: (0, 0),
+    };
+
+    /// A lookup sees each change that returned before it, while a trainer rebuilds.
+    #[test]
+    fn readers_see_changes_of_another_thread() {
+        const CHANGES: u32 = 500;
+        let live = LiveAclClassifier::build(&[ANY], 1, 0).unwrap();
+        let _trainers = live.spawn_trainers().unwrap();
+        let (reader, returned) = (live.reader(), AtomicU32::new(1));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut results = [0];
+                while results[0] < CHANGES {
+                    let least = returned.load(Ordering::Acquire);
+                    reader.classify(&[[1, 2, 3, 4, 5]], &mut results);
+                    assert!(results[0] >= least, "{} before change {least}", results[0]);
+                }
+            });
+            for number in 2..=CHANGES {
+                let rule = AclRule { priority: number, userdata: number, ..ANY };
+                assert!(live.insert(&rule).unwrap());
+                returned.store(number, Ordering::Release);
+            }
+        });
+        assert_eq!(live.statistics()[0].current.rules, CHANGES as usize);
     }
 
     #[test]
     fn illegal_rules_are_refused() {
-        let rule = AclRule {
-            category_mask: 1,
-            priority: 1,
-            userdata: 1,
-            source: (0, 0),
-            destination: (0, 0),
-            source_ports: (0, 65535),
-            destination_ports: (0, 65535),
-            protocol: (0, 0),
-        };
+        let rule = ANY;
         let refused =
             |rule: AclRule, categories| AclClassifier::build(&[rule], categories, 0).unwrap_err();
         let max = ACL_PRIORITY_MAX;

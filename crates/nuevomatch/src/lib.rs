@@ -10,7 +10,8 @@
 //! priority wins. Rules that no iSet holds are in the *remainder*: a list, or hash tables.
 //! [`CandidateIndex`] has no priorities: it returns all boxes that contain a key, and the caller
 //! verifies them. The rules of a [`LiveNuevoMatch`] change while other threads look up keys, and a
-//! thread rebuilds it. [`AclClassifier`] has the interface of `rte_acl` of DPDK.
+//! thread rebuilds it. [`AclClassifier`] has the interface of `rte_acl` of DPDK, and the rules of a
+//! [`LiveAclClassifier`] change while other threads classify.
 //!
 //! Sources: *A Computational Approach to Packet Classification* (NuevoMatch, SIGCOMM 2020) and
 //! *Scaling Open vSwitch with a Computational Cache* (NuevoMatchUP, NSDI 2022).
@@ -56,7 +57,9 @@ mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use acl::{ACL_CATEGORIES_MAX, ACL_PRIORITY_MAX, AclClassifier, AclRule};
+pub use acl::{
+    ACL_CATEGORIES_MAX, ACL_PRIORITY_MAX, AclClassifier, AclReader, AclRule, LiveAclClassifier,
+};
 pub use box_rule::BoxRule;
 pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
 pub use classbench::{ClassBenchError, parse_classbench};
