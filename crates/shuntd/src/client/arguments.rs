@@ -37,7 +37,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show the threads with their states.
+    /// Show the threads with their states, and the receive queues with their loads.
     Threads {
         /// Print JSON.
         #[arg(long)]
