@@ -221,18 +221,24 @@ impl SharedMapping {
 
     /// Prefetches a whole range, for writing.
     ///
-    /// In a build for processors with PREFETCHW, the hint also takes the range out of the caches of
-    /// other processors. Other builds prefetch as for reading.
+    /// The hint also takes the range out of the caches of other processors.
     #[inline]
     pub fn prefetch_to_write(&self, offset: usize, length: usize) {
         #[cfg(target_arch = "x86_64")]
         if let Some(first) = self.address_of(offset, length) {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-
             for line in (0..length).step_by(LINE) {
-                let line = first.as_ptr().wrapping_add(line).cast();
-                // SAFETY: as in `prefetch_to_read`.
-                unsafe { _mm_prefetch::<_MM_HINT_ET0>(line) };
+                let line = first.as_ptr().wrapping_add(line);
+                // The compiler's own hint would be one to read, unless it builds for processors
+                // with PREFETCHW.
+                // SAFETY: a hint never faults, and processors without PREFETCHW skip it
+                // (Intel 64 and AMD64 manuals, PREFETCHW).
+                unsafe {
+                    std::arch::asm!(
+                        "prefetchw [{line}]",
+                        line = in(reg) line,
+                        options(nostack, preserves_flags, readonly),
+                    );
+                }
             }
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -14,7 +14,7 @@ use crate::{
 pub type NetHeader = [u8; 12];
 
 /// Length of the header of old drivers, `struct virtio_net_hdr`.
-const VIRTIO_0_9_HEADER: usize = 10;
+const OLD_HEADER: usize = 10;
 
 /// Returns the length of the header in front of a frame.
 ///
@@ -23,7 +23,7 @@ const VIRTIO_0_9_HEADER: usize = 10;
 const fn header_length(features: VirtioFeatures) -> usize {
     let is_whole = features.contains(VirtioFeatures::VERSION_1)
         || features.contains(VirtioFeatures::MRG_RXBUF);
-    if is_whole { size_of::<NetHeader>() } else { VIRTIO_0_9_HEADER }
+    if is_whole { size_of::<NetHeader>() } else { OLD_HEADER }
 }
 
 /// Bit of the first byte of a header (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
@@ -68,8 +68,13 @@ pub(crate) fn take_frames(
     sink: &mut impl FrameSink,
 ) -> (usize, Result<(), RingError>) {
     let header_length = header_length(features);
-    ring.read_ahead(max, Direction::FromGuest, 0);
+    let are_all_read = ring.read_ahead(max, Direction::FromGuest, 0);
     for taken in 0..max {
+        // The guest writes the index of its ring meanwhile, and each reading of the index waits for
+        // the other processor. Later frames are taken by the next call, ahead as well.
+        if are_all_read && ring.chains().unreturned() == 0 {
+            return (taken, Ok(()));
+        }
         ring.begin_frame();
         let length = match ring.chain_length(0, Direction::FromGuest) {
             Ok(Some(length)) => length,
@@ -79,9 +84,12 @@ pub(crate) fn take_frames(
         let length = length.checked_sub(header_length).filter(|length| *length > 0);
         if let Some(buffer) = length.and_then(|length| sink.buffer(length)) {
             ring.chains().copy_out(header_length, buffer);
-            let mut header = NetHeader::default();
-            ring.chains().copy_out(0, header.split_at_mut(header_length).0);
-            sink.take(header);
+            let header = if header_length == HEADER_MAX {
+                HeaderWord::new(ring.chains().copy_first_out())
+            } else {
+                HeaderWord::of_old_driver(ring.chains().copy_first_out())
+            };
+            sink.take(header.bytes());
         }
         ring.put_used(1, 0);
     }
@@ -159,11 +167,10 @@ fn put_frame(
     frame: &[u8],
 ) -> Result<FramePut, RingError> {
     let GuestLimits { features, frame_max } = limits;
-    let Some(mut header) = accepted_header(header, features) else {
+    let Some(header) = accepted_header(HeaderWord::new(header), features) else {
         return Ok(FramePut::Refused);
     };
-    let [_, segmentation, ..] = header;
-    if frame.len() > frame_max && segmentation == 0 {
+    if frame.len() > frame_max && header.segmentation() == 0 {
         return Ok(FramePut::Refused);
     }
     let header_length = header_length(features);
@@ -186,10 +193,12 @@ fn put_frame(
         room = room.saturating_add(length);
         count = count.saturating_add(1);
     }
-    let [.., low, high] = &mut header;
-    [*low, *high] = count.to_le_bytes();
     let chains = usize::from(count);
-    ring.chains().copy_in(chains, 0, header.split_at(header_length).0);
+    if header_length == HEADER_MAX {
+        ring.chains().copy_first_in(chains, header.with_buffers(count).bytes());
+    } else {
+        ring.chains().copy_first_in(chains, header.bytes_for_old_driver());
+    }
     ring.chains().copy_in(chains, header_length, frame);
     ring.put_used(count, needed);
     Ok(FramePut::Done)
@@ -198,8 +207,9 @@ fn put_frame(
 /// Returns the header with only the flags that the guest has negotiated.
 ///
 /// The result is `None` if the frame needs an offload that was not negotiated.
-fn accepted_header(header: NetHeader, features: VirtioFeatures) -> Option<NetHeader> {
-    let [mut flags, segmentation, rest @ ..] = header;
+#[inline]
+fn accepted_header(header: HeaderWord, features: VirtioFeatures) -> Option<HeaderWord> {
+    let (mut flags, segmentation) = (header.flags(), header.segmentation());
     if !features.contains(VirtioFeatures::GUEST_CSUM) {
         if flags & NEEDS_CSUM != 0 {
             return None;
@@ -209,10 +219,70 @@ fn accepted_header(header: NetHeader, features: VirtioFeatures) -> Option<NetHea
     if segmentation != 0 && !takes_segmentation(features, segmentation) {
         return None;
     }
-    let mut accepted = NetHeader::default();
-    let bytes = [flags, segmentation].into_iter().chain(rest);
-    accepted.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-    Some(accepted)
+    Some(header.with_flags(flags))
+}
+
+/// A header in one word, its first byte lowest.
+///
+/// A field that is written alone would delay a later copy of the whole header: the processor waits
+/// until such a write has reached its cache.
+#[derive(Clone, Copy)]
+struct HeaderWord(u128);
+
+impl HeaderWord {
+    /// Position of the number of buffers in the word.
+    const BUFFERS: u32 = 80;
+
+    #[inline]
+    fn new(bytes: NetHeader) -> Self {
+        let mut word = [0; size_of::<u128>()];
+        word.split_at_mut(bytes.len()).0.copy_from_slice(&bytes);
+        Self(u128::from_le_bytes(word))
+    }
+
+    /// Returns the header of an old driver, which has no number of buffers.
+    #[inline]
+    fn of_old_driver(bytes: [u8; OLD_HEADER]) -> Self {
+        let mut word = [0; size_of::<u128>()];
+        word.split_at_mut(bytes.len()).0.copy_from_slice(&bytes);
+        Self(u128::from_le_bytes(word))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the flags are the lowest byte")]
+    const fn flags(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// Returns the field `gso_type`.
+    #[expect(clippy::cast_possible_truncation, reason = "the field has one byte")]
+    const fn segmentation(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    const fn with_flags(self, flags: u8) -> Self {
+        Self(self.0 & !0xff | flags as u128)
+    }
+
+    /// Sets the number of buffers of a frame.
+    const fn with_buffers(self, count: u16) -> Self {
+        let others = self.0 & !(0xffff << Self::BUFFERS);
+        Self(others | (count as u128) << Self::BUFFERS)
+    }
+
+    #[inline]
+    fn bytes(self) -> NetHeader {
+        let mut bytes = NetHeader::default();
+        bytes.copy_from_slice(self.0.to_le_bytes().split_at(size_of::<NetHeader>()).0);
+        bytes
+    }
+
+    /// Returns the part of the header that an old driver has.
+    #[inline]
+    fn bytes_for_old_driver(self) -> [u8; OLD_HEADER] {
+        let mut bytes = [0; OLD_HEADER];
+        bytes.copy_from_slice(self.0.to_le_bytes().split_at(OLD_HEADER).0);
+        bytes
+    }
 }
 
 /// Returns whether a guest accepts packets that are not segmented.

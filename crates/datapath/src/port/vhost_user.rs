@@ -167,5 +167,5 @@ impl SharedOutput for VhostUserOutput {
 
 /// Returns the virtio header and the frame of a packet for a guest.
 fn as_frame(packet: &Packet) -> (NetHeader, &[u8]) {
-    (in_byte_order(packet.virtio.encode_with_buffers()), packet.frame())
+    (packet.virtio.encode_for_guest(), packet.frame())
 }

@@ -184,7 +184,7 @@ impl ChainList {
 
     /// Returns the number of chains that were read and not returned.
     #[inline]
-    pub(super) fn unreturned(&self) -> usize {
+    pub(crate) fn unreturned(&self) -> usize {
         self.chains.len().saturating_sub(self.returned)
     }
 
@@ -300,6 +300,26 @@ impl ChainList {
             if to.is_empty() {
                 break;
             }
+        }
+    }
+
+    /// Copies the first bytes out of the next chain.
+    #[inline]
+    pub(crate) fn copy_first_out<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        // The first part nearly always has them all, and a copy of a constant length is short.
+        if !self.parts_of(1).first().is_some_and(|part| self.memory.read(*part, 0, &mut bytes)) {
+            self.copy_out(0, &mut bytes);
+        }
+        bytes
+    }
+
+    /// Copies bytes to the front of the next `chains` chains.
+    #[inline]
+    pub(crate) fn copy_first_in<const N: usize>(&self, chains: usize, bytes: [u8; N]) {
+        let mut parts = self.parts_of(chains).iter();
+        if !parts.next().is_some_and(|part| self.memory.write(*part, 0, &bytes)) {
+            self.copy_in(chains, 0, &bytes);
         }
     }
 

@@ -241,6 +241,9 @@ impl VirtqueueLayout for SplitRing {
 }
 
 /// Reads the chain that begins with the descriptor `head`.
+///
+/// Inlined, because a result in memory would be read before it is written completely.
+#[inline]
 fn read_chain(
     chains: &mut ChainList,
     queue_table: DescriptorTable,

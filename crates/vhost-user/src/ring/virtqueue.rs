@@ -127,12 +127,19 @@ pub(crate) trait VirtqueueLayout {
     /// Prefetches the buffers, and drops the chains that were read before. A broken rule is
     /// reported when the chain that breaks it is used. `length` is the expected length of a frame
     /// to the guest.
+    ///
+    /// Returns whether these are all chains that the guest has offered.
     #[inline]
-    fn read_ahead(&mut self, count: usize, direction: Direction, length: usize) {
+    fn read_ahead(&mut self, count: usize, direction: Direction, length: usize) -> bool {
         self.chains_mut().forget();
-        while self.chains().may_read_ahead(count) && self.read_next(direction) == Ok(true) {
-            self.chains().prefetch_last(direction, length);
+        while self.chains().may_read_ahead(count) {
+            match self.read_next(direction) {
+                Ok(true) => self.chains().prefetch_last(direction, length),
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
         }
+        false
     }
 
     /// Begins a frame at the first chain that is not returned.
