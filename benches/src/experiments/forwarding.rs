@@ -210,10 +210,11 @@ pub(super) fn sample(switch: &dyn Switch, seconds: u64) -> Sample {
         (tsc::cycles() - cycles) as f64,
         time.elapsed().as_secs_f64(),
     );
+    assert!(packets > 0.0, "the switch in {} receives nothing", switch.folder().display());
     let share = run / (elapsed * 1e9);
     Sample {
         rate: packets / elapsed / 1e6,
-        cycles: cycles * share / packets.max(1.0),
+        cycles: cycles * share / packets,
         share: share * 100.0,
         process_share: account.spent().share(),
     }

@@ -32,12 +32,29 @@ const START: Duration = Duration::from_secs(4);
 
 /// Measures Shunt and OVS-DPDK between vhost-user ports.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    measure_all(run, "between vhost-user ports", vhost_user)
+    let devices = Devices { title: "between vhost-user ports", connect: vhost_user, queues: 1 };
+    measure_all(run, &devices)
 }
 
 /// Measures Shunt and OVS-DPDK between memif ports.
 pub(crate) fn run_memif(run: &mut Run) -> Vec<Row> {
-    measure_all(run, "between memif ports", memif)
+    let devices = Devices { title: "between memif ports", connect: memif, queues: MEMIF_QUEUES };
+    measure_all(run, &devices)
+}
+
+/// Queues of a memory interface, in each direction.
+///
+/// A client of the driver `net_memif` offers a ring for each of its transmit queues, and a server
+/// with fewer queues refuses the connection. OVS-DPDK has a transmit queue for each of its two
+/// threads, and its packet thread uses one of them.
+const MEMIF_QUEUES: usize = 2;
+
+/// A kind of device of the program.
+struct Devices {
+    title: &'static str,
+    connect: fn(&Path, u32) -> Connection,
+    /// Queues of a device, in each direction.
+    queues: usize,
 }
 
 /// A device of the program, and the port at its other end.
@@ -63,11 +80,7 @@ fn memif(folder: &Path, id: u32) -> Connection {
     Connection { device, port: PortSpec::Memif { socket: socket.clone(), id }, socket }
 }
 
-fn measure_all(
-    run: &mut Run,
-    title: &'static str,
-    connect: fn(&Path, u32) -> Connection,
-) -> Vec<Row> {
+fn measure_all(run: &mut Run, devices: &Devices) -> Vec<Row> {
     if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
         println!("the other side is dpdk-testpmd, of the Debian package dpdk-dev: SKIPPED");
         return Vec::new();
@@ -76,20 +89,20 @@ fn measure_all(
     let contenders: Vec<Contender> =
         [Some(Contender::ours()), rival].into_iter().flatten().collect();
     let measure = |contender: &Contender, folder: &Path, length, seconds| {
-        let connections = [0, 1].map(|number| connect(folder, number));
-        measure(contender, folder, connections, length, seconds)
+        measure(contender, folder, devices, length, seconds)
     };
-    rows_by_length(run, title, &contenders, measure)
+    rows_by_length(run, devices.title, &contenders, measure)
 }
 
 fn measure(
     contender: &Contender,
     folder: &Path,
-    connections: [Connection; 2],
+    devices: &Devices,
     length: u16,
     seconds: u64,
 ) -> Sample {
-    let mut guest = Guest::start(&connections);
+    let connections = [0, 1].map(|number| (devices.connect)(folder, number));
+    let mut guest = Guest::start(&connections, devices.queues);
     let ports = connections.into_iter().map(|own| own.port).collect();
     let setup = Setup { ports, cpu: Some(FORWARDING_CPU), ..Setup::default() };
     let switch = contender.start(folder, &setup);
@@ -98,7 +111,10 @@ fn measure(
     }
     sleep(START);
     guest.command(&format!("set txpkts {length}"));
-    guest.command(&format!("start tx_first {BURSTS}"));
+    // The program sends these bursts by each queue that the switch has. Shunt has one, and sends
+    // by one. OVS-DPDK receives from all queues, and sends all frames by one.
+    let queues = if *contender == Contender::OpenVSwitchDpdk { devices.queues } else { 1 };
+    guest.command(&format!("start tx_first {}", BURSTS / queues));
     sleep(Duration::from_secs(seconds.min(2)));
     let sample = sample(&*switch, seconds);
     guest.command("stop");
@@ -109,7 +125,8 @@ fn measure(
 struct Guest(Child);
 
 impl Guest {
-    fn start(connections: &[Connection; 2]) -> Self {
+    /// Starts the program; each device has `queues` queues in each direction.
+    fn start(connections: &[Connection; 2], queues: usize) -> Self {
         let mut command = Command::new("dpdk-testpmd");
         // Two threads on the CPU that the switch does not use: one for commands, one for frames.
         command.args(["--lcores", "0@0,1@0", "--no-huge", "--no-shconf", "-m", "256", "--no-pci"]);
@@ -121,6 +138,7 @@ impl Guest {
         }
         command.args(["--", "-i", "--total-num-mbufs=8192", "--forward-mode=io"]);
         command.args(["--txd=1024", "--rxd=1024"]);
+        command.args([format!("--rxq={queues}"), format!("--txq={queues}")]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let guest = Self(command.spawn().unwrap_or_else(|error| panic!("dpdk-testpmd: {error}")));
         // A client of the driver `net_memif` connects only once, when the switch starts.

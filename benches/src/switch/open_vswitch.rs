@@ -234,7 +234,10 @@ fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
         PortSpec::Memif { socket, id } => {
             let socket = socket.display();
             let device = format!("role=client,id={id},socket={socket},socket-abstract=no");
-            (format!("port{number}"), dpdk(number, "net_memif", &device))
+            let mut words = dpdk(number, "net_memif", &device);
+            // The same number of queues in both directions (`guest_ports.rs`).
+            words.push("options:n_rxq=2".to_owned());
+            (format!("port{number}"), words)
         }
         PortSpec::Null => (format!("port{number}"), dpdk(number, "net_null", "no-rx=1")),
         PortSpec::Capture(file) => {
