@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use proptest::{collection::vec, prelude::*};
@@ -257,6 +258,24 @@ fn a_trainer_makes_delayed_rules_visible() {
     reader.lookup_batch(&keys, &mut best);
     assert!((0..).zip(best).all(|(i, best)| best == Some(BestMatch { priority: 1, value: i })));
     wait_until(|| live.statistics().pending == 0);
+}
+
+/// A trainer measures its rebuilds by the clock that it gets; without a clock there is no time.
+#[test]
+fn rebuilds_are_timed_by_the_given_clock() {
+    let live = LiveNuevoMatch::<2>::new(&schema(), &[], settings(UpdatePolicy::Delayed)).unwrap();
+    let ticks = AtomicU32::new(0);
+    let clock =
+        move || Duration::from_millis(u64::from(ticks.fetch_add(1, Ordering::Relaxed)) * 250);
+    let trainer = live.spawn_timed_trainer(clock).unwrap();
+    live.apply(&[RuleUpdate::Insert(rule(1, 32, None, 1, 1))]);
+    wait_until(|| live.statistics().rebuild_time.is_some());
+    assert_eq!(live.statistics().rebuild_time, Some(Duration::from_millis(250)));
+    drop(trainer);
+    let _trainer = live.spawn_trainer().unwrap();
+    live.apply(&[RuleUpdate::Insert(rule(2, 32, None, 1, 2))]);
+    wait_until(|| live.statistics().rebuild_time.is_none());
+    assert_eq!(live.statistics().rebuilds, 2);
 }
 
 /// An index with builds that panic or wait when a test requests it.

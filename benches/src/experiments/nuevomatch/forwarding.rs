@@ -30,6 +30,9 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("ipc 10K, uniform", "classbench-ipc:100k:rules=10k:sizes=fixed:packets=180k"),
     ("fw 10K, Zipf", "classbench-fw:100k:rules=10k:sizes=zipf:packets=180k"),
     ("fw 10K, uniform", "classbench-fw:100k:rules=10k:sizes=fixed:packets=180k"),
+    // Defaults that fit one seed alone would show here.
+    ("acl 10K of seed 7, uniform", "classbench-acl:100k:rules=10k:sizes=fixed:packets=180k:seed=7"),
+    ("ipc 10K of seed 7, uniform", "classbench-ipc:100k:rules=10k:sizes=fixed:packets=180k:seed=7"),
 ];
 
 const QUICK_WORKLOADS: &[(&str, &str)] =
@@ -218,6 +221,15 @@ mod tests {
         ];
         assert_eq!(values, expected);
         assert!(best_rows(&rows[..1]).is_empty(), "no configuration of the rival");
+    }
+
+    #[test]
+    fn workloads_are_legal_and_small_ones_are_known() {
+        for (title, name) in WORKLOADS.iter().chain(QUICK_WORKLOADS) {
+            assert!(name.parse::<shunt_pipebench::name::WorkloadName>().is_ok(), "{title}: {name}");
+        }
+        let titles: Vec<&str> = WORKLOADS.iter().map(|(title, _)| *title).collect();
+        assert!(SMALL_WORKLOADS.iter().all(|title| titles.contains(title)));
     }
 
     #[test]

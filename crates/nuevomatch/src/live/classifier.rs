@@ -4,13 +4,16 @@
 //! the changes that were made during the build on the new classifier. After the replay both
 //! classifiers have equal rules, so readers may use either of them during the swap.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use super::{
     double_buffer::DoubleBuffer,
     reader::LiveReader,
     statistics::{LiveStatistics, TrainerState},
-    trainer::Trainer,
+    trainer::{Clock, Trainer},
 };
 use crate::{
     Error, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule, StartIndex, StaticTree,
@@ -108,6 +111,8 @@ pub(super) struct LiveWriter<const N: usize> {
     remainder_built: usize,
     rebuilds: u64,
     rebuild_errors: u64,
+    /// Time of the last rebuild by a trainer with a clock.
+    pub(super) rebuild_time: Option<Duration>,
     pub(super) trainer: TrainerState,
     /// True if the trainer thread must stop.
     pub(super) stops: bool,
@@ -171,7 +176,27 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
         I: 'static,
         I::Settings: Send + Sync,
     {
-        Trainer::spawn(Arc::clone(&self.shared))
+        Trainer::spawn(Arc::clone(&self.shared), None)
+    }
+
+    /// Starts a thread as [`Self::spawn_trainer`] does, and measures rebuilds by a clock.
+    ///
+    /// The clock returns the time since any fixed moment. [`LiveStatistics::rebuild_time`] has the
+    /// time of the last rebuild.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system cannot start a thread.
+    pub fn spawn_timed_trainer(
+        &self,
+        clock: impl Fn() -> Duration + Send + 'static,
+    ) -> std::io::Result<Trainer<N, I>>
+    where
+        I: 'static,
+        I::Settings: Send + Sync,
+    {
+        let clock: Clock = Box::new(clock);
+        Trainer::spawn(Arc::clone(&self.shared), Some(clock))
     }
 
     /// Returns the sizes and counters of the classifier.
@@ -183,6 +208,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
             pending: writer.pending.len() + writer.training.len(),
             rebuilds: writer.rebuilds,
             rebuild_errors: writer.rebuild_errors,
+            rebuild_time: writer.rebuild_time,
             trainer: writer.trainer.clone(),
         }
     }

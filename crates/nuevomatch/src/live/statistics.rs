@@ -1,5 +1,7 @@
 //! The sizes and counters of a live classifier.
 
+use std::time::Duration;
+
 use crate::NuevoMatchStatistics;
 
 /// The state of the trainer thread, which rebuilds a live classifier.
@@ -28,6 +30,8 @@ pub struct LiveStatistics {
     pub rebuilds: u64,
     /// Number of rebuilds that ended with an error.
     pub rebuild_errors: u64,
+    /// Time of the last rebuild by a trainer with a clock, training included.
+    pub rebuild_time: Option<Duration>,
     /// The state of the trainer thread.
     pub trainer: TrainerState,
 }

@@ -4,10 +4,14 @@ use std::{
     fmt,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use super::{classifier::Shared, statistics::TrainerState};
 use crate::{StartIndex, StaticTree};
+
+/// Returns the time since a fixed moment.
+pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 
 /// A thread that rebuilds a live classifier whenever a rebuild is due.
 /// Dropping the `Trainer` stops the thread.
@@ -26,7 +30,7 @@ impl<const N: usize, I: StartIndex + Clone> fmt::Debug for Trainer<N, I> {
 }
 
 impl<const N: usize, I: StartIndex + Clone> Trainer<N, I> {
-    pub(super) fn spawn(shared: Arc<Shared<N, I>>) -> std::io::Result<Self>
+    pub(super) fn spawn(shared: Arc<Shared<N, I>>, clock: Option<Clock>) -> std::io::Result<Self>
     where
         I: 'static,
         I::Settings: Send + Sync,
@@ -39,9 +43,12 @@ impl<const N: usize, I: StartIndex + Clone> Trainer<N, I> {
         let runs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nuevomatch".into()).spawn(move || {
             let mut life = TrainerLife { shared: &*runs, state: TrainerState::Died };
-            run(&runs);
+            run(&runs, clock.as_deref());
             life.state = TrainerState::Absent;
         });
+        if thread.is_err() {
+            shared.lock().trainer = TrainerState::Absent;
+        }
         Ok(Self { shared, thread: Some(thread?) })
     }
 }
@@ -68,7 +75,10 @@ impl<const N: usize, I: StartIndex + Clone> Drop for TrainerLife<'_, N, I> {
 }
 
 /// Runs the loop of the thread that rebuilds the classifier.
-fn run<const N: usize, I: StartIndex + Clone>(shared: &Shared<N, I>) {
+fn run<const N: usize, I: StartIndex + Clone>(
+    shared: &Shared<N, I>,
+    clock: Option<&(dyn Fn() -> Duration + Send)>,
+) {
     loop {
         {
             let mut writer = shared.lock();
@@ -82,8 +92,13 @@ fn run<const N: usize, I: StartIndex + Clone>(shared: &Shared<N, I>) {
             writer.trainer = TrainerState::Building;
         }
         // A rebuild that fails is counted, and the next change tries again.
+        let begin = clock.map(|clock| clock());
         let is_refused = shared.rebuild().is_err();
+        let end = clock.map(|clock| clock());
         let mut writer = shared.lock();
+        if !is_refused {
+            writer.rebuild_time = end.zip(begin).map(|(end, begin)| end.saturating_sub(begin));
+        }
         writer.trainer = TrainerState::Idle;
         if is_refused && !writer.stops {
             drop(shared.due.wait(writer));
