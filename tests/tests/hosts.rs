@@ -269,7 +269,7 @@ fn a_refused_port_leaves_mtu_of_device() {
     let daemon = with_local_tap("", &middle);
     middle.run("ip", &["link", "add", "p3", "mtu", "1400", "type", "veth", "peer", "name", "e3"]);
     let mut errors = String::new();
-    for options in [["mtu=9000", "xdp_mode=generic"], ["mtu=2000", "xdp_mode=native-with-zerocopy"]]
+    for options in [["mtu=9300", "xdp_mode=generic"], ["mtu=2000", "xdp_mode=native-with-zerocopy"]]
     {
         let add = [&["add-port", "br0", "p3", "type=af_xdp"][..], &options].concat();
         let error = error_text(&daemon.shuntctl(&add));
@@ -277,7 +277,7 @@ fn a_refused_port_leaves_mtu_of_device() {
         assert!(shown.contains("mtu 1400"), "{error}: {shown}");
         errors += &error;
     }
-    assert!(errors.contains("mtu = 9000: it must be 68 to 3818 for an af_xdp port"), "{errors}");
+    assert!(errors.contains("mtu = 9300: it must be 68 to 9216 for an af_xdp port"), "{errors}");
     assert!(!daemon.log().contains("cannot be restored"), "{}", daemon.log());
 }
 

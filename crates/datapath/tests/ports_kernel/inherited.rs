@@ -53,7 +53,11 @@ fn receive(queues: &mut Queues, pool: &mut Pool) -> Vec<u8> {
 }
 
 /// Closes a port, and opens a new port with its descriptors.
-fn handed_over(port: Box<dyn Port>, queues: Queues, spec: &PortSpec) -> (Box<dyn Port>, Queues) {
+pub(crate) fn handed_over(
+    port: Box<dyn Port>,
+    queues: Queues,
+    spec: &PortSpec,
+) -> (Box<dyn Port>, Queues) {
     let stored = port.stored_descriptors();
     let count = stored.len();
     close((port, queues));

@@ -11,6 +11,7 @@ mod devices;
 mod frame_laws;
 mod frames;
 mod inherited;
+mod jumbo;
 mod losses;
 mod queue_moves;
 mod streams;

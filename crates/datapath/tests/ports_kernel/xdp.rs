@@ -11,7 +11,8 @@ use shunt_datapath::{
     Pool, PortError, TxEnd,
     port::{
         DeviceLosses, MtuRefusal, MtuRefusalReason, Port, PortCounters, PortSpec, Queues,
-        af_xdp::XdpMode, open,
+        af_xdp::{AfXdp, XdpMode},
+        open,
     },
 };
 use shunt_pipeline::DatapathPort;
@@ -72,7 +73,7 @@ fn open_ends(mode: XdpMode) -> (Box<dyn Port>, Box<dyn Port>) {
     (open(&xdp_spec(mode), 0).unwrap(), packet_port("b0"))
 }
 
-const MODES: [XdpMode; 3] = [XdpMode::BestEffort, XdpMode::Native, XdpMode::Generic];
+pub(crate) const MODES: [XdpMode; 3] = [XdpMode::BestEffort, XdpMode::Native, XdpMode::Generic];
 
 #[test]
 fn frames_and_their_tags_cross_in_every_mode() {
@@ -326,12 +327,12 @@ fn a_frame_longer_than_the_mtu_is_refused() {
 fn jumbo_frames_are_refused_with_the_limit() {
     with_xdp(|| {
         cable(1);
-        ip("link set a0 mtu 9000");
+        let (max, mtu) = (AfXdp::mtu_max(), AfXdp::mtu_max() + 1);
+        ip(&format!("link set a0 mtu {mtu}"));
         let text = opening_error(&xdp_spec(XdpMode::BestEffort)).to_string();
-        assert!(
-            text.starts_with("the MTU of a0 is 9000, and an af_xdp port takes at most 3818"),
-            "{text}"
-        );
+        let expected =
+            format!("the MTU of a0 is {mtu}, and an af_xdp port takes at most {max}: lower it");
+        assert!(text.starts_with(&expected), "{text}");
         // The MTU allows frames as long as a memory page.
         for device in ["a0", "b0"] {
             ip(&format!("link set {device} mtu 3000"));
@@ -350,10 +351,11 @@ fn an_mtu_beyond_the_limit_is_not_set() {
     with_xdp(|| {
         cable(1);
         let (device, mode) = ("a0".to_owned(), XdpMode::Generic);
-        let mut port = open(&PortSpec::AfXdp { device, mtu: Some(9000), mode }, 0).unwrap();
+        let (max, mtu) = (AfXdp::mtu_max(), AfXdp::mtu_max() + 1);
+        let mut port = open(&PortSpec::AfXdp { device, mtu: Some(mtu), mode }, 0).unwrap();
         assert_eq!(port.mtu(), Some(1500));
-        let reason = MtuRefusalReason::PortType { max: 3818 };
-        assert_eq!(port.mtu_refusal(), Some(MtuRefusal { mtu: 9000, reason }));
+        let reason = MtuRefusalReason::PortType { max };
+        assert_eq!(port.mtu_refusal(), Some(MtuRefusal { mtu, reason }));
         let _queues = port.split(1).unwrap();
     });
 }

@@ -396,7 +396,7 @@ mod tests {
         let database = TwoBridges::start().await;
         let mut rows = database.handle.transaction("large MTUs");
         let ports = ["afxdp", "system"].map(|kind| {
-            let mtu = ("mtu_request", Datum::integer(9000));
+            let mtu = ("mtu_request", Datum::integer(9300));
             let columns = [("name", Datum::string(kind)), ("type", Datum::string(kind)), mtu];
             let interface = rows.insert("Interface", columns);
             let columns = [("name", Datum::string(kind)), ("interfaces", Datum::uuid(interface))];
@@ -407,7 +407,7 @@ mod tests {
         database.handle.transact(rows).await.unwrap();
         let bridges = DesiredBridges::of(&database.rows().await, PortReadings::default());
         let reasons: Vec<&str> = bridges.refused_settings.values().map(String::as_str).collect();
-        assert_eq!(reasons, ["mtu_request 9000 has no effect: it must be 68 to 3818"]);
+        assert_eq!(reasons, ["mtu_request 9300 has no effect: it must be 68 to 9216"]);
         database.handle.stop().await;
     }
 

@@ -411,16 +411,16 @@ mod tests {
     fn af_xdp_port_has_lower_mtu_limit() {
         let port = |kind, mtu| PortOptions { kind, mtu, ..port_named("p1") };
         let config = |port| Config { bridges: vec![bridge("br0", &[port])], ..Config::default() };
-        let jumbo = config(port(PortType::AfXdp, 3819));
+        let jumbo = config(port(PortType::AfXdp, 9217));
         assert_eq!(
             error_of(&jumbo.bridges),
-            "bridges[0].ports[0].mtu = 3819: it must be 68 to 3818 for an af_xdp port, or 0 for \
+            "bridges[0].ports[0].mtu = 9217: it must be 68 to 9216 for an af_xdp port, or 0 for \
              the MTU of the device"
         );
         assert!(jumbo.check_parts().is_ok());
-        assert_eq!(error_of(&config(port(PortType::AfXdp, 3818)).bridges), "fine");
-        assert_eq!(error_of(&config(port(PortType::AfPacket, 3819)).bridges), "fine");
-        assert_eq!(PortOptions::mtus(PortType::AfXdp), 68..=3818);
+        assert_eq!(error_of(&config(port(PortType::AfXdp, 9216)).bridges), "fine");
+        assert_eq!(error_of(&config(port(PortType::AfPacket, 9217)).bridges), "fine");
+        assert_eq!(PortOptions::mtus(PortType::AfXdp), 68..=9216);
     }
 
     #[test]

@@ -70,19 +70,19 @@ async fn saved_values_that_are_refused_now_are_restored() {
 #[tokio::test]
 async fn a_saved_mtu_beyond_the_limit_is_restored() {
     let kind = config::PortType::AfXdp;
-    let port = config::PortOptions { kind, mtu: 9000, ..null("x1", 0) };
+    let port = config::PortOptions { kind, mtu: 9300, ..null("x1", 0) };
     let mut saved = switch_with_state().await.save();
     saved.config.bridges[0].ports.push(port.clone());
     let switch = Switch::start(&Config::default(), None, 2).await.unwrap();
     switch.restore(&saved).await.unwrap();
     let restored = switch.save().config.bridges.swap_remove(0).ports;
-    assert!(restored.iter().any(|own| own.name == "x1" && own.mtu == 9000), "{restored:?}");
+    assert!(restored.iter().any(|own| own.name == "x1" && own.mtu == 9300), "{restored:?}");
     // The other settings of the port can change.
     let tagged = config::PortOptions { tag: Some(5), ..port.clone() };
     switch.set_vlans(&tagged).await.unwrap();
     let new = config::PortOptions { name: "x2".into(), ..port };
     let error = switch.add_port("br0", new).await.unwrap_err();
-    assert!(error.to_string().starts_with("mtu = 9000: it must be 68 to 3818"), "{error}");
+    assert!(error.to_string().starts_with("mtu = 9300: it must be 68 to 9216"), "{error}");
 }
 
 #[tokio::test]

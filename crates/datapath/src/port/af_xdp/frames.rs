@@ -38,7 +38,10 @@ use nix::{
 };
 use shunt_pipeline::DatapathPort;
 
-use super::ring::{ConsumerRing, ProducerRing};
+use super::{
+    layout::{CHAIN_PARTS_MAX, FrameLayout},
+    ring::{ConsumerRing, ProducerRing},
+};
 use crate::port::{error::GONE_CODES, stored::RefusedDescriptor};
 
 /// Size of a huge page, by which large memory is mapped.
@@ -49,8 +52,11 @@ pub(super) struct Umem {
     /// The file that is mapped, which no process can shorten.
     file: File,
     base: NonNull<u8>,
+    /// Size of a chunk.
     chunk: u32,
     chunks: u32,
+    /// Maximum number of chunks of a frame.
+    parts_max: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone; `Receiver` and `Sender` own disjoint chunks, and
@@ -60,24 +66,24 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Creates `chunks` chunks of `chunk` bytes, in huge pages if enough are free.
-    pub(super) fn new(chunk: u32, chunks: u32) -> io::Result<Self> {
-        let length = chunk as usize * chunks as usize;
+    /// Creates `chunks` chunks for frames of a layout, in huge pages if enough are free.
+    pub(super) fn new(layout: FrameLayout, chunks: u32) -> io::Result<Self> {
+        let length = layout.chunk() as usize * chunks as usize;
         if length.is_multiple_of(HUGE_PAGE)
-            && let Ok(memory) = Self::create(chunk, chunks, MFdFlags::MFD_HUGETLB)
+            && let Ok(memory) = Self::create(layout, chunks, MFdFlags::MFD_HUGETLB)
         {
             return Ok(memory);
         }
-        Self::create(chunk, chunks, MFdFlags::empty())
+        Self::create(layout, chunks, MFdFlags::empty())
     }
 
     /// Creates packet memory of `chunks` chunks in a new file.
-    fn create(chunk: u32, chunks: u32, pages: MFdFlags) -> io::Result<Self> {
+    fn create(layout: FrameLayout, chunks: u32, pages: MFdFlags) -> io::Result<Self> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING | pages;
         let file = File::from(memfd_create(c"shunt-frames", flags)?);
-        file.set_len(u64::from(chunk) * u64::from(chunks))?;
+        file.set_len(u64::from(layout.chunk()) * u64::from(chunks))?;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals()))?;
-        Self::map(file, chunk, chunks)
+        Self::map(file, layout, chunks)
     }
 
     /// Maps the memory that an earlier process stored.
@@ -87,7 +93,7 @@ impl Umem {
     /// If the descriptor is no such memory, or has another length.
     pub(super) fn inherit(
         file: OwnedFd,
-        chunk: u32,
+        layout: FrameLayout,
         chunks: u32,
     ) -> Result<Self, RefusedDescriptor> {
         let sealed = fcntl(&file, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_truncate);
@@ -95,16 +101,17 @@ impl Umem {
             return Err(RefusedDescriptor::Kind("the memory of an AF_XDP socket"));
         }
         let file = File::from(file);
-        if file.metadata()?.len() != u64::from(chunk) * u64::from(chunks) {
+        if file.metadata()?.len() != u64::from(layout.chunk()) * u64::from(chunks) {
             return Err(RefusedDescriptor::Layout);
         }
-        Ok(Self::map(file, chunk, chunks)?)
+        Ok(Self::map(file, layout, chunks)?)
     }
 
     /// Maps the packet memory of a file.
-    fn map(file: File, chunk: u32, chunks: u32) -> io::Result<Self> {
+    fn map(file: File, layout: FrameLayout, chunks: u32) -> io::Result<Self> {
+        let chunk = layout.chunk();
         let base = map(&file, chunk as usize * chunks as usize)?;
-        Ok(Self { file, base, chunk, chunks })
+        Ok(Self { file, base, chunk, chunks, parts_max: layout.parts_max() })
     }
 
     /// Returns the file, for a later process.
@@ -175,6 +182,10 @@ pub(super) struct Receiver {
     owned: Range<u32>,
     received: ConsumerRing<libc::xdp_desc>,
     free: ProducerRing<u64>,
+    /// The parts of the frame that was read last, until the frame is dropped.
+    parts: Vec<libc::xdp_desc>,
+    /// True if the next part belongs to a frame that was refused because it has too many parts.
+    skips: bool,
 }
 
 impl Receiver {
@@ -205,14 +216,35 @@ impl Receiver {
         received: ConsumerRing<libc::xdp_desc>,
         free: ProducerRing<u64>,
     ) -> Self {
-        let owned = 0..memory.chunks / 2;
-        Self { socket, memory, owned, received, free }
+        let (owned, parts) = (0..memory.chunks / 2, Vec::with_capacity(CHAIN_PARTS_MAX));
+        Self { socket, memory, owned, received, free, parts, skips: false }
     }
 
     /// Returns the next received frame, which the port owns until the frame is dropped.
+    ///
+    /// A frame of which a part is missing stays in the ring. So [`Self::publish`] never releases a
+    /// part of a frame, except of a frame with too many parts.
     pub(super) fn next(&mut self) -> Option<RxFrame<'_>> {
-        let libc::xdp_desc { addr, len, .. } = self.received.pop()?;
-        Some(RxFrame { address: addr, length: len as usize, receiver: self })
+        let mut count = 0;
+        self.parts.clear();
+        loop {
+            let Some(part) = self.received.pop() else {
+                self.received.unread(count);
+                return None;
+            };
+            let is_last = part.options & libc::XDP_PKT_CONTD == 0;
+            if self.skips {
+                self.put_back(part.addr);
+                self.skips = !is_last;
+                continue;
+            }
+            self.parts.push(part);
+            count += 1;
+            if is_last || self.parts.len() == CHAIN_PARTS_MAX {
+                self.skips = !is_last;
+                return Some(RxFrame { receiver: self });
+            }
+        }
     }
 
     /// Returns whether received frames fill half of the ring.
@@ -258,25 +290,36 @@ impl Receiver {
 /// A received frame, until it is dropped.
 pub(super) struct RxFrame<'a> {
     receiver: &'a mut Receiver,
-    address: u64,
-    length: usize,
 }
 
 impl RxFrame<'_> {
-    /// Returns the bytes of the frame; `None` if its descriptor is wrong.
-    pub(super) fn bytes(&self) -> Option<&[u8]> {
-        let Receiver { memory, owned, .. } = &*self.receiver;
-        let start = memory.range(owned, self.address, self.length)?;
-        // SAFETY: the range lies in a chunk that receives. The kernel passed the chunk to the port,
-        // and does not write to it until `drop` returns it.
-        Some(unsafe { slice::from_raw_parts(start.as_ptr(), self.length) })
+    /// Returns the length; `None` for a wrong descriptor, or for too many of them.
+    pub(super) fn length(&self) -> Option<usize> {
+        if self.receiver.skips {
+            return None;
+        }
+        self.parts().map(|part| part.map(<[u8]>::len)).sum()
+    }
+
+    /// Returns the bytes of each part, in their order; `None` for a wrong descriptor.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let Receiver { memory, owned, parts, .. } = &*self.receiver;
+        parts.iter().map(move |part| {
+            let length = part.len as usize;
+            let start = memory.range(owned, part.addr, length)?;
+            // SAFETY: the range lies in a chunk that receives. The kernel passed the chunk to the
+            // port, and does not write to it until `drop` returns it.
+            Some(unsafe { slice::from_raw_parts(start.as_ptr(), length) })
+        })
     }
 }
 
 impl Drop for RxFrame<'_> {
     fn drop(&mut self) {
-        // The kernel accepts any address in the chunk.
-        self.receiver.put_back(self.address);
+        while let Some(part) = self.receiver.parts.pop() {
+            // The kernel accepts any address in the chunk.
+            self.receiver.put_back(part.addr);
+        }
     }
 }
 
@@ -304,9 +347,15 @@ const FLUSHES_MAX: u32 = 64;
 /// Returns the number of frames that the kernel has taken and sent.
 ///
 /// `None` if the kernel does not return all their chunks in a tenth of a second.
-fn settled_count(to_send: &ProducerRing<libc::xdp_desc>, sent: &ConsumerRing<u64>) -> Option<u32> {
+fn settled_count(
+    socket: &OwnedFd,
+    to_send: &ProducerRing<libc::xdp_desc>,
+    sent: &ConsumerRing<u64>,
+) -> Option<u32> {
     (0..SETTLE_CHECKS).find_map(|check| {
         if check > 0 {
+            // A system call may have ended between two parts of a frame.
+            send(socket);
             thread::sleep(SETTLE_PAUSE);
         }
         // Both counts only grow. If the first count did not change, it was valid together with the
@@ -317,13 +366,21 @@ fn settled_count(to_send: &ProducerRing<libc::xdp_desc>, sent: &ConsumerRing<u64
     })
 }
 
+/// Lets the kernel send frames of the ring; returns the result of the system call.
+fn send(socket: &OwnedFd) -> isize {
+    let fd = socket.as_raw_fd();
+    // SAFETY: no memory is passed. The frames that the kernel does not send now stay in the ring,
+    // with every error code.
+    unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) }
+}
+
 /// The sending half of a socket.
 pub(super) struct Sender {
     socket: Arc<OwnedFd>,
     memory: Arc<Umem>,
     /// The numbers of the chunks that send.
     owned: Range<u32>,
-    /// Addresses of the chunks that the port owns.
+    /// Addresses of the chunks that the port owns, each the start of a chunk in `owned`.
     free: Vec<u64>,
     to_send: ProducerRing<libc::xdp_desc>,
     sent: ConsumerRing<u64>,
@@ -360,7 +417,7 @@ impl Sender {
         to_send: ProducerRing<libc::xdp_desc>,
         mut sent: ConsumerRing<u64>,
     ) -> Result<Self, RefusedDescriptor> {
-        let taken = settled_count(&to_send, &sent).ok_or(RefusedDescriptor::Unsettled)?;
+        let taken = settled_count(&socket, &to_send, &sent).ok_or(RefusedDescriptor::Unsettled)?;
         sent.skip_to(taken);
         let waiting = to_send.published_since(taken).ok_or(RefusedDescriptor::Layout)?;
         let chunk = u64::from(memory.chunk);
@@ -384,40 +441,64 @@ impl Sender {
     /// Takes back the chunks of frames that were sent.
     pub(super) fn reclaim(&mut self) {
         while let Some(address) = self.sent.pop() {
-            // With a wrong address, the port would lose a chunk.
-            debug_assert!(self.memory.range(&self.owned, address, 0).is_some());
-            self.free.push(address);
+            let is_chunk =
+                self.memory.range(&self.owned, address, self.memory.chunk as usize).is_some();
+            debug_assert!(is_chunk, "the kernel returns the addresses of `push`");
+            // With a wrong address, the port loses a chunk.
+            if is_chunk {
+                self.free.push(address);
+            }
         }
         self.sent.release();
     }
 
     /// Copies a frame that the port `ingress` received into the ring.
     ///
-    /// Returns false if there is no room.
+    /// Returns false, and writes nothing, if there is no room for the whole frame.
     #[must_use]
     pub(super) fn push(&mut self, frame: &[u8], ingress: DatapathPort) -> bool {
-        let Some(address) = self.free.pop() else { return false };
-        let Some(start) = self.memory.range(&self.owned, address, frame.len()) else {
-            // The frame is longer than a chunk; the caller has checked that.
-            self.free.push(address);
+        let chunk = self.memory.chunk as usize;
+        let parts = frame.len().div_ceil(chunk).max(1);
+        // The caller has compared the length with the MTU, but the MTU may have been raised.
+        let is_too_long = parts > self.memory.parts_max;
+        if is_too_long || parts > self.free.len() || !self.to_send.has_room(parts) {
             return false;
+        }
+        let mut rest = frame;
+        loop {
+            let (part, left) = rest.split_at(rest.len().min(chunk));
+            let options = if left.is_empty() { 0 } else { libc::XDP_PKT_CONTD };
+            self.push_part(part, options, ingress);
+            if left.is_empty() {
+                return true;
+            }
+            rest = left;
+        }
+    }
+
+    /// Copies a part of a frame into a free chunk, for which the ring has room.
+    fn push_part(&mut self, part: &[u8], options: u32, ingress: DatapathPort) {
+        let chunk = self.free.pop().and_then(|address| {
+            Some((address, self.memory.range(&self.owned, address, part.len())?))
+        });
+        let Some((addr, start)) = chunk else {
+            debug_assert!(false, "`push` has counted the free chunks, and each has its full size");
+            return;
         };
-        // SAFETY: the chunk sends, and the port owns it: it is in no ring. The frame is memory of
+        // SAFETY: the chunk sends, and the port owns it: it is in no ring. The part is memory of
         // this process, outside of the mapping.
-        unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), start.as_ptr(), frame.len()) };
+        unsafe { ptr::copy_nonoverlapping(part.as_ptr(), start.as_ptr(), part.len()) };
         #[expect(
             clippy::cast_possible_truncation,
             reason = "the length is at most that of a chunk"
         )]
-        let len = frame.len() as u32;
+        let len = part.len() as u32;
         let position = self.to_send.next_position();
-        let is_in = self.to_send.push(libc::xdp_desc { addr: address, len, options: 0 });
-        if !is_in {
-            self.free.push(address);
-        } else if let Some(own) = self.ingress.get_mut(position) {
+        let is_in = self.to_send.push(libc::xdp_desc { addr, len, options });
+        debug_assert!(is_in, "`push` has counted the entries");
+        if let Some(own) = self.ingress.get_mut(position) {
             *own = ingress;
         }
-        is_in
     }
 
     /// Passes the frames to the kernel.
@@ -442,11 +523,7 @@ impl Sender {
     pub(super) fn flush(&mut self) {
         self.is_down = false;
         if self.is_pending() && self.to_send.needs_wakeup() {
-            let fd = self.socket.as_raw_fd();
-            // SAFETY: no memory is passed. The frames that the kernel does not send now stay in the
-            // ring, with every error code.
-            let result =
-                unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+            let result = send(&self.socket);
             self.is_down = result < 0 && GONE_CODES.contains(&Errno::last());
         }
     }

@@ -17,7 +17,9 @@ use std::{
 
 use tracing::{info, warn};
 
-use super::{frames::Umem, mode::XdpMode, program::XdpLink, socket::XdpSocket};
+use super::{
+    frames::Umem, layout::FrameLayout, mode::XdpMode, program::XdpLink, socket::XdpSocket,
+};
 use crate::port::{
     HostDevice,
     stored::{RefusedDescriptor, StoredDescriptor, copy},
@@ -151,16 +153,21 @@ pub(super) struct StoredNames {
     device: String,
     /// The configured mode: a link of another mode is not used.
     mode: XdpMode,
-    /// Size of the chunks.
-    chunk: u32,
+    /// The chunks of a frame.
+    layout: FrameLayout,
     /// Number of queues of the device.
     queues: u32,
 }
 
 impl StoredNames {
     /// Creates the names for a device with `queues` queues.
-    pub(super) fn new(device: &HostDevice, mode: XdpMode, chunk: u32, queues: u32) -> Self {
-        Self { device: device.name.as_str().to_owned(), mode, chunk, queues }
+    pub(super) fn new(
+        device: &HostDevice,
+        mode: XdpMode,
+        layout: FrameLayout,
+        queues: u32,
+    ) -> Self {
+        Self { device: device.name.as_str().to_owned(), mode, layout, queues }
     }
 
     /// Returns the common start of the names of links.
@@ -185,7 +192,7 @@ impl StoredNames {
 
     /// Returns the stored name of the packet memory of a queue.
     fn memory(&self, queue: u32) -> String {
-        format!("af_xdp/{}/{queue:04}/{}", self.device, XdpSocket::memory_layout(self.chunk))
+        format!("af_xdp/{}/{queue:04}/{}", self.device, XdpSocket::memory_name(self.layout))
     }
 
     /// Continues with the packet socket, and the socket and memory of each queue.
@@ -206,7 +213,7 @@ impl StoredNames {
         let mut sockets = Vec::new();
         for queue in 0..self.queues {
             let (socket, memory) = (take(self.socket(queue))?, take(self.memory(queue))?);
-            let socket = XdpSocket::inherit(socket, memory, self.chunk)?;
+            let socket = XdpSocket::inherit(socket, memory, self.layout)?;
             // Devices of two network namespaces may have the same number.
             let namespace = |fd| sys::namespace_of_socket(fd).ok();
             if namespace(socket.fd.as_fd()) != namespace(device.control.as_fd()) {

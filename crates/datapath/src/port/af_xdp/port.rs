@@ -1,42 +1,33 @@
-//! The port [`AfXdp`], its receive queue and its transmit queue.
+//! The port [`AfXdp`].
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    sys::{
-        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
-        socket::{getsockopt, sockopt::SocketError},
-    },
-};
-use shunt_pipeline::DatapathPort;
+use nix::errno::Errno;
 use tracing::{info, warn};
 
 use super::{
-    frames::{Receiver, Sender},
+    frames::Receiver,
     handover::{AttachedSockets, StoredNames, XdpAttachment},
     holder::attached_program,
+    layout::{FrameLayout, HEADER_MAX},
     mode::XdpMode,
     program::XdpProgram,
+    queues::{XdpRx, XdpTx},
     socket::{DeviceQueue, XdpSocket, statistics},
 };
-use crate::metrics::RxLoss;
-use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
     AssignedRxQueue, Capabilities, DeviceLosses, DeviceReading, DeviceWork, FirstThread,
     HostDevice, HostDeviceSetting, MtuRefusal, MtuRefusalReason, Port, PortCounters, PortError,
-    Queues, RxQueue, RxReport, SplitQueues, StoredDescriptor, TxEnd, TxQueue,
+    Queues, RxQueue, SplitQueues, StoredDescriptor, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
-    contract::POLL_PAUSE_MAX,
     device_loss::DeviceLoss,
     ethtool,
     host_device::{refuse_other_link, try_mtu},
@@ -45,13 +36,6 @@ use crate::port::{
 
 /// The capabilities that an AF_XDP socket needs, for error messages.
 const NEEDS: &str = "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
-
-/// Number of bytes that the kernel keeps free before each received frame.
-const KERNEL_HEADROOM: u32 = 256;
-/// Sizes of a chunk: for frames with an MTU of 1500, and the largest of AF_XDP.
-const CHUNK_SIZES: [u32; 2] = [2048, 4096];
-/// Number of bytes of an Ethernet header with two VLAN tags.
-const HEADER_MAX: u32 = 14 + 2 * 4;
 
 /// The transmit queues of a port, by packet thread.
 type ThreadTxQueues = Vec<Box<dyn TxQueue>>;
@@ -62,8 +46,10 @@ pub struct AfXdp {
     device: HostDevice,
     mac: [u8; 6],
     mode: XdpMode,
-    /// Size of the chunks, which holds a frame of the MTU.
-    chunk: u32,
+    /// The chunks that hold a frame of the MTU.
+    layout: FrameLayout,
+    /// The last layout that the kernel supports.
+    largest: FrameLayout,
     /// The claim that keeps other processes from using the device as a port.
     _claim: DeviceClaim,
     /// Longest frame that the device sends, updated with the MTU.
@@ -79,13 +65,21 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// The largest MTU: its frames fill the largest chunk.
-    pub const MTU_MAX: u32 = CHUNK_SIZES[1] - KERNEL_HEADROOM - HEADER_MAX;
+    /// The largest MTU of any kernel.
+    pub const MTU_MAX: u32 = FrameLayout::Chain.mtu_max();
+    /// The largest MTU of kernels and devices without frames of several chunks.
+    pub const SINGLE_MTU_MAX: u32 = FrameLayout::Large.mtu_max();
+
+    /// Returns the largest MTU that this kernel supports.
+    #[must_use]
+    pub fn mtu_max() -> u32 {
+        FrameLayout::largest().mtu_max()
+    }
 
     /// Returns the reason why the buffers are too small for an MTU; `None` if they fit.
     fn exceeded_by(&self, mtu: u32) -> Option<String> {
-        match chunk_of(&self.device.name, mtu) {
-            Ok(chunk) if chunk <= self.chunk => None,
+        match layout_of(&self.device.name, mtu, self.largest) {
+            Ok(layout) if layout <= self.layout => None,
             Ok(_) => Some(format!("the MTU of {} was raised to {mtu}", self.device.name.as_str())),
             Err(error) => Some(error.to_string()),
         }
@@ -93,7 +87,7 @@ impl AfXdp {
 
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
-    /// If the device refuses the MTU, or the MTU exceeds [`Self::MTU_MAX`], the device keeps its
+    /// If the device refuses the MTU, or the MTU exceeds [`Self::mtu_max`], the device keeps its
     /// own MTU. The port uses the sockets that an earlier process stored.
     ///
     /// # Errors
@@ -115,18 +109,21 @@ impl AfXdp {
         refuse_member(&name, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
         let claim = DeviceClaim::take("af_packet", &name, index)?;
-        let mtu_refusal =
-            mtu.and_then(|mtu| excess(&name, mtu)).or_else(|| try_mtu(control.as_fd(), &name, mtu));
+        let largest = FrameLayout::largest();
+        let mtu_refusal = mtu
+            .and_then(|mtu| excess(&name, mtu, largest.mtu_max()))
+            .or_else(|| try_mtu(control.as_fd(), &name, mtu));
         sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
         let mtu = sys::mtu(control.as_fd(), &name).map_err(failed)?;
-        let chunk = chunk_of(&name, mtu)?;
+        let layout = layout_of(&name, mtu, largest)?;
         let frame_max = Arc::new(AtomicU32::new(mtu + HEADER_MAX));
         let device = HostDevice::new(control, name, index).with_mtu_refusal(mtu_refusal);
         let mut port = Self {
             device,
             mac,
             mode,
-            chunk,
+            layout,
+            largest,
             _claim: claim,
             frame_max,
             inherited: None,
@@ -148,7 +145,7 @@ impl AfXdp {
     }
 
     fn stored_names(&self, queues: u32) -> StoredNames {
-        StoredNames::new(&self.device, self.mode, self.chunk, queues)
+        StoredNames::new(&self.device, self.mode, self.layout, queues)
     }
 
     /// Attaches the program and opens the sockets.
@@ -181,8 +178,7 @@ impl AfXdp {
             // Thread `n` sends by queue `n`.
             if tx.len() < usize::from(threads) {
                 let frame_max = Arc::clone(&self.frame_max);
-                let queue: Box<dyn TxQueue> =
-                    Box::new(XdpTx { sender, frame_max, end: TxEnd::Full });
+                let queue: Box<dyn TxQueue> = Box::new(XdpTx::new(sender, frame_max));
                 tx.push(queue);
             }
         }
@@ -233,7 +229,8 @@ impl AfXdp {
     ) -> io::Result<(Vec<XdpSocket>, XdpProgram)> {
         let same = attached.take_if(|own| own.kind() == mode.attachment());
         attached.take().iter().for_each(XdpProgram::detach);
-        let attach = || XdpProgram::attach(self.device.index, queues, mode.attachment());
+        let attach =
+            || XdpProgram::attach(self.device.index, queues, mode.attachment(), self.layout);
         let program = same.map_or_else(attach, Ok)?;
         match self.open_sockets(queues, mode, &program) {
             Ok(sockets) => Ok((sockets, program)),
@@ -255,7 +252,7 @@ impl AfXdp {
         for queue in 0..queues {
             let socket = XdpSocket::open(
                 DeviceQueue { device: self.device.index, queue },
-                self.chunk,
+                self.layout,
                 mode.transfer(),
             )?;
             program.redirect(queue, socket.fd.as_fd())?;
@@ -276,6 +273,8 @@ impl AfXdp {
                     drop(attached);
                     return Err(if is_unsupported(&error) && candidates.len() == 1 {
                         self.unsupported(queues, *mode)
+                    } else if is_unsupported(&error) && self.layout == FrameLayout::Chain {
+                        self.refused_chains()
                     } else {
                         self.refused(error)
                     });
@@ -300,6 +299,15 @@ impl AfXdp {
         }
     }
 
+    /// Returns the error of a device that supports no frames of several chunks.
+    fn refused_chains(&self) -> PortError {
+        PortError::MtuTooLarge {
+            name: self.device.name.as_str().to_owned(),
+            mtu: self.device.mtu().unwrap_or(Self::MTU_MAX),
+            max: Self::SINGLE_MTU_MAX,
+        }
+    }
+
     /// Converts an error of attaching into a [`PortError`] that says how to mend it.
     fn refused(&self, error: io::Error) -> PortError {
         let name = self.device.name.as_str();
@@ -314,25 +322,28 @@ impl AfXdp {
     }
 }
 
-/// Returns the size of a chunk for the frames of a device.
+/// Returns the layout for the frames of a device.
 ///
 /// # Errors
 ///
-/// If no chunk is large enough.
-fn chunk_of(device: &DeviceName, mtu: u32) -> Result<u32, PortError> {
-    let fits = |chunk: &u32| mtu.saturating_add(HEADER_MAX + KERNEL_HEADROOM) <= *chunk;
-    CHUNK_SIZES.into_iter().find(fits).ok_or_else(|| PortError::MtuTooLarge {
+/// If even the largest layout is too small.
+fn layout_of(
+    device: &DeviceName,
+    mtu: u32,
+    largest: FrameLayout,
+) -> Result<FrameLayout, PortError> {
+    FrameLayout::of_mtu(mtu, largest).ok_or_else(|| PortError::MtuTooLarge {
         name: device.as_str().to_owned(),
         mtu,
-        max: AfXdp::MTU_MAX,
+        max: largest.mtu_max(),
     })
 }
 
-/// Refuses an MTU that no AF_XDP port can have; `None` if a port can have it.
+/// Refuses an MTU above `max`; `None` if a port can have it.
 ///
-/// The configuration of such a port is refused, but an earlier version saved it in its state file.
-fn excess(device: &DeviceName, mtu: u32) -> Option<MtuRefusal> {
-    let max = AfXdp::MTU_MAX;
+/// The configuration is refused if no kernel supports the MTU. But an earlier version saved such an
+/// MTU in its state file, and the kernel may support less.
+fn excess(device: &DeviceName, mtu: u32, max: u32) -> Option<MtuRefusal> {
     if mtu <= max {
         return None;
     }
@@ -352,7 +363,7 @@ fn is_unsupported(error: &io::Error) -> bool {
 
 impl Port for AfXdp {
     fn capabilities(&self) -> Capabilities {
-        let frame_max = (self.chunk - KERNEL_HEADROOM) as usize;
+        let frame_max = self.layout.frame_max() as usize;
         Capabilities { frame_max, can_wait: true, ..Capabilities::WIRE }
     }
 
@@ -445,154 +456,6 @@ impl Port for AfXdp {
 
     fn release_device(&self) {
         self.attached.iter().for_each(XdpAttachment::detach);
-    }
-}
-
-/// Number of receives without a frame between two checks that the device exists.
-/// Each check costs a system call for each socket.
-const CHECK_ONE_IN: u32 = 64;
-
-/// A receive queue of an `af_xdp` port.
-struct XdpRx {
-    receivers: Vec<Receiver>,
-    /// The epoll set of all sockets; `None` for a single socket.
-    ready: Option<Epoll>,
-    device: String,
-    /// The socket that is read first in the next burst.
-    next: usize,
-    /// Number of receives without a frame since the last check.
-    empty: u32,
-}
-
-impl XdpRx {
-    fn new(receivers: Vec<Receiver>, device: String) -> io::Result<Self> {
-        let ready = if receivers.len() > 1 {
-            let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-            for receiver in &receivers {
-                ready.add(receiver.socket(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-            }
-            Some(ready)
-        } else {
-            None
-        };
-        Ok(Self { receivers, ready, device, next: 0, empty: 0 })
-    }
-
-    /// Checks the device after some polls without a packet.
-    fn check_device(&mut self) -> Result<(), PortError> {
-        self.empty += 1;
-        if self.empty < CHECK_ONE_IN {
-            return Ok(());
-        }
-        self.empty = 0;
-        self.check()
-    }
-}
-
-impl RxQueue for XdpRx {
-    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
-        let (mut report, mut left) = (RxReport::default(), BURST);
-        let count = self.receivers.len();
-        for offset in 0..count {
-            let Some(receiver) = self.receivers.get_mut((self.next + offset) % count) else {
-                break;
-            };
-            let before = left;
-            while left > 0
-                && let Some(frame) = receiver.next()
-            {
-                left -= 1;
-                match frame.bytes().ok_or(RxLoss::Refused).and_then(|bytes| copy_frame(bytes, pool))
-                {
-                    Ok(packet) => burst.push(packet),
-                    Err(reason) => report.refuse(reason),
-                }
-            }
-            if left < before {
-                receiver.publish();
-            }
-        }
-        self.next = (self.next + 1) % count.max(1);
-        if left == BURST {
-            self.check_device()?;
-        }
-        Ok(report)
-    }
-
-    fn check(&mut self) -> Result<(), PortError> {
-        for receiver in &self.receivers {
-            // The kernel sets the error when the device is removed.
-            if getsockopt(&receiver.socket(), SocketError).is_ok_and(|code| code != 0) {
-                return Err(PortError::DeviceGone { name: self.device.clone() });
-            }
-        }
-        Ok(())
-    }
-
-    fn may_overflow(&self, pause: Duration) -> bool {
-        pause >= POLL_PAUSE_MAX || self.receivers.iter().any(Receiver::is_half_full)
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.ready {
-            Some(ready) => Some(ready.0.as_fd()),
-            None => self.receivers.first().map(Receiver::socket),
-        }
-    }
-}
-
-/// Copies a frame into a packet.
-fn copy_frame(frame: &[u8], pool: &mut Pool) -> Result<Packet, RxLoss> {
-    let mut packet = pool.take(frame.len(), DatapathPort::default()).ok_or(RxLoss::NoBuffer)?;
-    packet.frame_mut().copy_from_slice(frame);
-    Ok(packet)
-}
-
-struct XdpTx {
-    sender: Sender,
-    /// Longest frame that the device sends, updated with the MTU.
-    frame_max: Arc<AtomicU32>,
-    end: TxEnd,
-}
-
-impl TxQueue for XdpTx {
-    fn tx(&mut self, packets: &[Packet]) -> usize {
-        if self.sender.is_device_down() {
-            self.end = TxEnd::Down;
-            return 0;
-        }
-        self.sender.reclaim();
-        let frame_max = self.frame_max.load(Relaxed) as usize;
-        let mut taken = 0;
-        for packet in packets {
-            if packet.len() > frame_max {
-                self.end = TxEnd::Refused;
-                break;
-            }
-            if !self.sender.push(packet.frame(), packet.ingress) {
-                self.end = TxEnd::Full;
-                break;
-            }
-            taken += 1;
-        }
-        self.sender.publish();
-        taken
-    }
-
-    fn tx_end(&self) -> TxEnd {
-        self.end
-    }
-
-    fn flush(&mut self) {
-        self.sender.flush();
-    }
-
-    fn is_pending(&self) -> bool {
-        self.sender.is_pending()
-    }
-
-    fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
-        self.sender.holds_packets_of(ingress)
     }
 }
 

@@ -14,6 +14,8 @@ use std::{
     os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
+use super::layout::FrameLayout;
+
 /// The place at which the program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
@@ -58,6 +60,8 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 /// Attach type of XDP programs.
 const BPF_XDP: u32 = 37;
+/// Flag of programs that take frames of several buffers (`BPF_F_XDP_HAS_FRAGS`).
+const HAS_FRAGMENTS: u32 = 1 << 5;
 /// Type of the links of XDP programs.
 const LINK_TYPE_XDP: u32 = 6;
 /// The name of the program in the kernel (`bpftool prog`), at most 15 bytes.
@@ -129,6 +133,14 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
+/// Returns the flags of the program: a device with a large MTU refuses one without fragments.
+const fn program_flags(layout: FrameLayout) -> u32 {
+    match layout {
+        FrameLayout::Small | FrameLayout::Large => 0,
+        FrameLayout::Chain => HAS_FRAGMENTS,
+    }
+}
+
 /// Returns an instruction of eBPF.
 const fn instruction(
     operation: u8,
@@ -149,8 +161,13 @@ impl XdpProgram {
     /// # Errors
     ///
     /// `EBUSY` or `EEXIST` if the device has another program, `EOPNOTSUPP` if its driver does not
-    /// support this attachment.
-    pub(super) fn attach(device: c_uint, queues: u32, kind: Attachment) -> io::Result<Self> {
+    /// support this attachment. Drivers also return `EINVAL` and `ERANGE` if the MTU is too large.
+    pub(super) fn attach(
+        device: c_uint,
+        queues: u32,
+        kind: Attachment,
+        layout: FrameLayout,
+    ) -> io::Result<Self> {
         let (key_size, value_size) = (4u32, 4u32);
         let mut attributes = [MAP_TYPE_XSKMAP, key_size, value_size, queues, 0];
         // SAFETY: these are the attributes of the command, and no field is an address.
@@ -180,7 +197,7 @@ impl XdpProgram {
             log_size: 0,
             log_buf: 0,
             kern_version: 0,
-            prog_flags: 0,
+            prog_flags: program_flags(layout),
             prog_name: NAME,
             prog_ifindex: 0,
             expected_attach_type: BPF_XDP,

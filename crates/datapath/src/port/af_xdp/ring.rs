@@ -164,6 +164,17 @@ impl<T: RingEntry> ProducerRing<T> {
         true
     }
 
+    /// Returns whether `count` entries can be written.
+    #[must_use]
+    pub(super) fn has_room(&mut self, count: usize) -> bool {
+        let room = |ring: &Self| ring.capacity() - ring.written.wrapping_sub(ring.taken) as usize;
+        if room(self) < count {
+            // Acquire: pairs with the kernel's release of the entries that it has read.
+            self.taken = self.map.consumer().load(Acquire);
+        }
+        room(self) >= count
+    }
+
     /// Passes the written entries to the kernel.
     pub(super) fn publish(&self) {
         self.map.producer().store(self.written, Release);
@@ -271,6 +282,11 @@ impl<T: RingEntry> ConsumerRing<T> {
         let entry = unsafe { self.map.entry(self.read).read() };
         self.read = self.read.wrapping_add(1);
         Some(entry)
+    }
+
+    /// Takes back the last `count` reads, whose entries must not have been released.
+    pub(super) const fn unread(&mut self, count: u32) {
+        self.read = self.read.wrapping_sub(count);
     }
 
     /// Returns the entries that were read to the kernel.

@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     frames::{Receiver, Sender, Umem},
+    layout::FrameLayout,
     ring::{ConsumerRing, ProducerRing},
 };
 use crate::port::{stored::RefusedDescriptor, sys};
@@ -74,20 +75,20 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Opens a socket with frames of at most `chunk` bytes and binds it to a queue.
+    /// Opens a socket with frames of a layout and binds it to a queue.
     ///
     /// # Errors
     ///
     /// `EBUSY` if another socket has the queue, `EOPNOTSUPP` if the device does not support the
-    /// transfer, `ENOBUFS` if the daemon may not lock enough memory.
+    /// transfer or the layout, `ENOBUFS` if the daemon may not lock enough memory.
     pub(super) fn open(
         queue: DeviceQueue,
-        chunk: u32,
+        layout: FrameLayout,
         transfer: FrameTransfer,
     ) -> io::Result<Self> {
         let socket = new_socket()?;
         let fd = socket.as_fd();
-        let memory = Umem::new(chunk, CHUNKS)?;
+        let memory = Umem::new(layout, CHUNKS)?;
         sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &memory.registration())?;
         let rings = [
             (libc::XDP_UMEM_FILL_RING, FREE_ENTRIES),
@@ -108,7 +109,11 @@ impl XdpSocket {
             FrameTransfer::ZeroCopy => libc::XDP_ZEROCOPY,
             FrameTransfer::Copy => libc::XDP_COPY,
         };
-        bind(&socket, queue, mode | libc::XDP_USE_NEED_WAKEUP)?;
+        let chains = match layout {
+            FrameLayout::Small | FrameLayout::Large => 0,
+            FrameLayout::Chain => libc::XDP_USE_SG,
+        };
+        bind(&socket, queue, mode | chains | libc::XDP_USE_NEED_WAKEUP)?;
         Ok(Self { fd: socket, memory, receiver, sender })
     }
 
@@ -122,7 +127,7 @@ impl XdpSocket {
     pub(super) fn inherit(
         socket: OwnedFd,
         memory: OwnedFd,
-        chunk: u32,
+        layout: FrameLayout,
     ) -> Result<Self, RefusedDescriptor> {
         let domain = sys::socket_option(socket.as_fd(), libc::SO_DOMAIN);
         if !domain.is_ok_and(|domain| domain == libc::AF_XDP) {
@@ -132,7 +137,7 @@ impl XdpSocket {
         if sys::socket_option(socket.as_fd(), libc::SO_ERROR)? != 0 {
             return Err(RefusedDescriptor::Device);
         }
-        let memory = Arc::new(Umem::inherit(memory, chunk, CHUNKS)?);
+        let memory = Arc::new(Umem::inherit(memory, layout, CHUNKS)?);
         let SocketRings { free, sent, received, to_send } = SocketRings::map(socket.as_fd())?;
         let socket = Arc::new(socket);
         let receiver = Receiver::inherit(Arc::clone(&socket), Arc::clone(&memory), received, free);
@@ -140,11 +145,9 @@ impl XdpSocket {
         Ok(Self { fd: socket, memory, receiver, sender })
     }
 
-    /// Returns the memory layout for chunks of this size, as the store names it.
-    ///
-    /// For example `2048x2048`: the size and the number of the chunks.
-    pub(super) fn memory_layout(chunk: u32) -> String {
-        format!("{chunk}x{CHUNKS}")
+    /// Returns the memory of a layout, as the store names it.
+    pub(super) fn memory_name(layout: FrameLayout) -> String {
+        layout.memory_name(CHUNKS)
     }
 }
 
@@ -201,6 +204,15 @@ fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Resu
     // SAFETY: the kernel reads `length` bytes from `address`, which has this length.
     let result = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
     sys::check_result(result).map(drop)
+}
+
+/// Returns whether the kernel supports frames of several chunks, as Linux does from 6.6 on.
+///
+/// The kernel checks the flags before it looks for the device. There is no device 0.
+pub(super) fn supports_chains() -> bool {
+    let Ok(socket) = new_socket() else { return false };
+    let refused = bind_once(socket.as_fd(), DeviceQueue { device: 0, queue: 0 }, libc::XDP_USE_SG);
+    refused.is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
 }
 
 /// Opens an `AF_XDP` socket without a device.

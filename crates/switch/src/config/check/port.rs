@@ -35,9 +35,9 @@ const NO_TUNNEL: &str =
 const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
 
 /// Description of the allowed MTUs of an AF_XDP port.
-const XDP_MTUS: &str = "68 to 3818 for an af_xdp port, or 0 for the MTU of the device";
+const XDP_MTUS: &str = "68 to 9216 for an af_xdp port, or 0 for the MTU of the device";
 
-const _: () = assert!(AfXdp::MTU_MAX == 3818, "the description has the largest MTU");
+const _: () = assert!(AfXdp::MTU_MAX == 9216, "the description has the largest MTU");
 
 impl PortOptions {
     /// Checks that every key is allowed for the type of port.

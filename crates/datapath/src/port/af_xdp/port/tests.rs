@@ -53,7 +53,7 @@ fn device_with_foreign_program_is_refused() {
         assert!(Command::new("ip").args(words).status().unwrap().success());
         for kind in [Attachment::Driver, Attachment::Generic] {
             let index = if_nametoindex("a0").unwrap();
-            let other = match XdpProgram::attach(index, 1, kind) {
+            let other = match XdpProgram::attach(index, 1, kind, FrameLayout::Small) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     eprintln!("SKIPPED: needs CAP_BPF: {error}");
                     return;
