@@ -105,7 +105,7 @@ pub struct DpdkQueues {
 /// Numbers of frames that a device of DPDK dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Number of frames that arrived and were not received.
+    /// Number of frames that arrived at the device, but that no queue returned.
     pub rx_dropped: u64,
     /// Number of frames that the device took and did not send.
     pub tx_dropped: u64,

@@ -153,7 +153,7 @@ pub enum TrainingError {
         start: u32,
     },
     /// The list has more starts than the output of a neural net can number.
-    #[error("{count} starts are too many: a model indexes at most {STARTS_MAX}")]
+    #[error("{count} starts of ranges are too many: a model indexes at most {STARTS_MAX}")]
     TooMany {
         /// Number of starts.
         count: usize,

@@ -63,7 +63,9 @@ use crate::{
 ///
 /// The pipeline is shared: every method takes `&self`.
 pub struct Pipeline {
+    /// The start value of the random numbers of all bridges.
     seed: u64,
+    /// The newest version that translations may see.
     published: AtomicU64,
     /// The oldest version by which threads may still translate.
     oldest: AtomicU64,
@@ -71,6 +73,7 @@ pub struct Pipeline {
     reclaimed: AtomicU64,
     bridges: RwLock<VersionedBridges>,
     continuations: Continuations,
+    /// The state of changes; its lock admits one change at a time.
     control: Mutex<ControlState>,
     learn_status: LearnStatus,
     /// The check of groups that insertions of buckets make; `None` accepts all.
@@ -92,12 +95,14 @@ pub struct Pipeline {
 /// The tables, locked to credit hits: see [`Pipeline::crediting`].
 pub struct Crediting<'a> {
     bridges: RwLockReadGuard<'a, VersionedBridges>,
+    /// Rules with timeouts that packets have lowered, not queued again yet.
     lowered: &'a Mutex<Vec<Arc<Rule>>>,
 }
 
 /// State of control, which changes of the tables update one after the other.
 struct ControlState {
     next_rule: RuleId,
+    /// The rules that expire, soonest first.
     deadlines: Deadlines,
 }
 

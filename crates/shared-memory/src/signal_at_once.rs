@@ -24,7 +24,7 @@ pub(crate) struct EventSignaller {
     context: libc::c_ulong,
     /// An empty file that the requests read.
     file: File,
-    /// Number of requests since their results were last taken.
+    /// Number of submitted requests with results that were not read yet.
     submitted: u16,
 }
 

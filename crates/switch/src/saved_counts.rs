@@ -45,7 +45,7 @@ pub(crate) fn meter_counts(meter: &Meter) -> Vec<SavedCount> {
     counts_with_parts(meter.totals(), meter.band_totals())
 }
 
-/// Returns the counts to save: the total, then its parts.
+/// Returns the total, then the counts of buckets or bands; empty at zero.
 fn counts_with_parts(total: PacketTotals, parts: Vec<PacketTotals>) -> Vec<SavedCount> {
     if total.packets == 0 {
         return Vec::new();

@@ -51,7 +51,7 @@ impl PartitionPolicy for JointPolicy {
     }
 }
 
-/// Returns the problem of the joint policy: one new entry costs most.
+/// Returns the problem to solve: first of all, add few entries.
 fn problem<'a, S: StageView>(outline: &'a TraversalOutline, stages: &'a S) -> Problem<'a, S> {
     let usable = StageSet::first_of(stages.count());
     let preference = Preference {

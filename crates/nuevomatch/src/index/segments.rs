@@ -211,7 +211,7 @@ impl StartIndex for LinearSegments {
         check_starts(starts);
         assert!(
             starts.len() <= STARTS_MAX,
-            "{} starts are too many: the index holds at most {STARTS_MAX}",
+            "{} starts of ranges are too many: the index holds at most {STARTS_MAX}",
             starts.len()
         );
         let (bases, lines) = fit(starts, settings.error_wanted);

@@ -20,7 +20,7 @@ pub struct CertifiedError {
 }
 
 impl CertifiedError {
-    /// Returns the greater of both distances.
+    /// Returns the greatest distance in either direction.
     pub fn max(self) -> u32 {
         self.below.max(self.above)
     }

@@ -254,7 +254,7 @@ fn length(reader: &RecordReader<'_>) -> u64 {
     u64::try_from(reader.offset()).unwrap_or(u64::MAX)
 }
 
-/// Returns the number of bytes.
+/// Returns the length of a slice as `u64`.
 fn size(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }

@@ -76,9 +76,13 @@ pub enum BondHash {
 /// The members that send the packets of a bond that balances.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BondBalance {
+    /// The header fields that choose a bucket.
     hash: BondHash,
+    /// The start value of the hash.
     basis: u32,
+    /// The member of each bucket.
     members: Box<BondBuckets>,
+    /// The counters of the buckets.
     counters: BondCounters,
 }
 

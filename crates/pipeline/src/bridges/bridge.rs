@@ -31,6 +31,7 @@ pub(crate) type VersionedBridges = BTreeMap<BridgeId, VersionedBridge>;
 
 /// A bridge; it exists in the versions in which it has settings.
 pub(crate) struct VersionedBridge {
+    /// The start value of the random numbers of this bridge.
     seed: u64,
     settings: Versioned<BridgeSettings>,
     ports: Versioned<PortTable>,
@@ -39,7 +40,9 @@ pub(crate) struct VersionedBridge {
     pub(crate) groups: VersionedMap<GroupId, Group>,
     pub(crate) meters: VersionedMap<MeterId, Meter>,
     tables: BTreeMap<TableId, RuleTable>,
+    /// The counters of each table, by number.
     stats: Box<[TableStats]>,
+    /// The tables and cookies that `learn` actions write.
     learn_index: LearnIndex,
     pub(crate) liveness: Liveness,
     /// The eviction order of tables that were full once, while the bridge evicts rules.

@@ -11,6 +11,7 @@ use crate::time::Time;
 
 /// Learned entries by the time at which they were seen.
 pub(crate) struct ExpiryQueue<K> {
+    /// The entries, oldest first.
     queue: BTreeSet<(Time, K)>,
     /// The time under which each entry is in `queue`.
     times: BTreeMap<K, Time>,

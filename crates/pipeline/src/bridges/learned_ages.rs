@@ -25,6 +25,7 @@ const MOVES_MAX: usize = 64;
 pub(crate) struct LearnedAges<K> {
     /// The port and time under which each entry is in `by_port`.
     by_key: BTreeMap<K, (PortNo, Time)>,
+    /// The entries of each port, oldest first.
     by_port: BTreeMap<PortNo, BTreeSet<(Time, K)>>,
     /// Number of entries of each port.
     by_count: BTreeSet<(usize, PortNo)>,

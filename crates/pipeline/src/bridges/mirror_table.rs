@@ -30,10 +30,13 @@ pub(crate) struct MirrorTable {
 pub(crate) struct ActiveMirror {
     /// The index among the mirrors of the settings.
     pub(crate) index: u8,
+    /// The counter of the copied packets.
     pub(crate) hit: OutputHit,
     /// The VLANs of the copied packets; empty: all.
     pub(crate) vlans: BTreeSet<u16>,
+    /// The port or VLAN that gets the copies.
     pub(crate) output: ActiveOutput,
+    /// Maximum number of bytes of a copy; `None` for no maximum.
     pub(crate) snaplen: Option<u32>,
     /// The mirrors with the same output, which gets one copy of a packet.
     pub(crate) same_output: MirrorSet,
@@ -53,6 +56,7 @@ struct PortMirrors {
     received: MirrorSet,
     /// The mirrors that copy sent packets.
     sent: MirrorSet,
+    /// True if a mirror sends its copies to the port.
     is_output: bool,
 }
 

@@ -61,6 +61,7 @@ pub struct MulticastEntry {
 /// The ports of a group, or the router ports of a VLAN, in the order of addition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MulticastPorts {
+    /// The ports, each with the time when it was last seen, in nanoseconds.
     ports: Vec<(PortNo, Arc<AtomicU64>)>,
 }
 
@@ -75,6 +76,7 @@ pub(crate) enum MulticastKey {
 
 /// The groups and router ports of a bridge, at every retained version.
 pub(crate) struct MulticastTable {
+    /// The ports of each group, and the router ports of each VLAN.
     entries: VersionedMap<MulticastKey, MulticastPorts>,
     /// The groups of the newest version, each with its first port and last report.
     ages: LearnedAges<MulticastKey>,

@@ -11,6 +11,7 @@ use crate::{id::BridgeId, versions::delta::Object};
 #[derive(Debug)]
 pub(crate) struct PortTable {
     ports: Arc<[Arc<PortInfo>]>,
+    /// Number of ports with each property.
     counts: PortCounts,
     /// True if any port drops received packets:
     /// translations then check the ingress port.

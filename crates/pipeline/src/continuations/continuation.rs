@@ -35,8 +35,11 @@ use crate::{
 
 /// The rest of a translation; equal to any other with the same content.
 pub struct Continuation {
+    /// The number of the continuation, while a traversal names it.
     id: u32,
+    /// The hash of the content, for predictions.
     name: u64,
+    /// The state from which the translation continues.
     frozen: FrozenState,
 }
 
@@ -55,11 +58,13 @@ pub(crate) struct FrozenState {
     pub(crate) ttl_copy: Option<TtlCopy>,
     /// The remaining steps, the next one last.
     pub(crate) steps: Vec<FrozenStep>,
+    /// The actions that are executed after the last table.
     pub(crate) action_set: Vec<Action>,
     pub(crate) stack: Stack,
     pub(crate) context: RuleContext,
     /// The rule of the remaining actions, if they name it.
     pub(crate) rule: Option<NamedRule>,
+    /// The depth, lookups and recirculations so far.
     pub(crate) limits: LimitCounters,
     /// The mirrors of the bridge that have already copied the packet.
     pub(crate) mirrored: Vec<OutputHit>,
@@ -113,6 +118,7 @@ impl Hash for NamedRule {
 
 /// The interned continuations: those that a traversal names.
 pub(crate) struct Continuations {
+    /// The hasher of names, with a fixed seed.
     hasher: foldhash::fast::FixedState,
     interned: Mutex<InternedContinuations>,
 }
@@ -120,6 +126,7 @@ pub(crate) struct Continuations {
 /// The continuations by id, and the ids by content.
 #[derive(Default)]
 struct InternedContinuations {
+    /// The continuations, by their ids.
     by_id: BTreeMap<u32, Weak<Continuation>>,
     /// Ids by hash of the content, possibly of continuations that are gone.
     by_content: BTreeMap<u64, Vec<u32>>,

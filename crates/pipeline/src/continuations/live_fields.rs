@@ -47,7 +47,9 @@ impl RuleInfo {
 /// The hidden bits that some actions read, and the tables in which they continue.
 #[derive(Clone, Default)]
 pub(crate) struct LiveFields {
+    /// The hidden bits that the actions read.
     pub(crate) bits: FlowMask,
+    /// The tables in which the actions continue.
     pub(crate) tables: BTreeSet<TableId>,
 }
 
@@ -55,6 +57,7 @@ pub(crate) struct LiveFields {
 pub(crate) struct FieldReader {
     /// The table of the rule; `None` for a group.
     pub(crate) table: Option<TableId>,
+    /// The bits that it reads, and its next tables.
     pub(crate) needs: LiveFields,
     /// The information on a rule that actions use when its action set is executed.
     pub(crate) action_set_info: RuleInfo,

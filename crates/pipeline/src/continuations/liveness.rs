@@ -34,6 +34,7 @@ use crate::{
 
 /// The hidden fields that the tables of a bridge can read, at each version.
 pub(crate) struct Liveness {
+    /// The fields that can be read, by version.
     readable: Versioned<ReadableFields>,
     /// The empty sets of a bridge without rules.
     nothing: ReadableFields,
@@ -44,6 +45,7 @@ pub(crate) struct Liveness {
 /// The hidden fields that the tables of a bridge can read.
 #[derive(Clone, Default)]
 pub(crate) struct ReadableFields {
+    /// The fields that can be read from each table on.
     tables: BTreeMap<TableId, LiveFields>,
     /// The fields that the buckets of all groups read.
     groups: LiveFields,

@@ -22,6 +22,7 @@ struct PlainContinuation {
     /// The name of the continuation, which may be known before the continuation is
     /// made.
     name: OnceLock<u64>,
+    /// The continuation, created when it is first needed.
     continuation: OnceLock<Arc<Continuation>>,
 }
 

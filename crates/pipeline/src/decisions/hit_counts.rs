@@ -34,15 +34,18 @@ pub(crate) struct HitCounts {
     replacements: usize,
     /// Slots by hash that may have counts.
     dirty: VecDeque<u32>,
+    /// The number of the current burst.
     burst: u32,
 }
 
 /// The count of one target.
 #[derive(Default)]
 struct HitCount {
+    /// The counted object; `None` for a free slot.
     target: Option<HitTarget>,
     packets: u64,
     bytes: u64,
+    /// The time of the last hit.
     used: Time,
     /// The last burst that referred to the target.
     burst: u32,

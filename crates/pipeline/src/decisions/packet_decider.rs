@@ -72,7 +72,9 @@ pub struct PacketDecision {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PacketDecider {
+    /// The hits that are not credited yet.
     hits: Box<HitCounts>,
+    /// The memory that one decision leaves to the next.
     buffers: TranslationBuffers,
 }
 

@@ -22,7 +22,9 @@ use crate::{pipeline::Pipeline, traversals::traversal::Traversal, versions::delt
 /// The engine: it stores the traversal of each entry.
 pub struct Iterative {
     pipeline: Arc<Pipeline>,
+    /// The last version that was applied.
     version: Version,
+    /// The traversal of each entry.
     entries: BTreeMap<EntryId, Arc<Traversal>>,
 }
 

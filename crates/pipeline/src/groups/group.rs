@@ -212,6 +212,7 @@ pub enum GroupModError {
 pub struct GroupStats {
     /// The packets that entered the group.
     total: PacketCount,
+    /// The packets of each bucket, in order.
     buckets: Box<[PacketCount]>,
 }
 

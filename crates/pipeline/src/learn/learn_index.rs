@@ -30,7 +30,9 @@ use crate::{
 
 /// The index of the tables that the `learn` actions of a bridge write.
 pub(crate) struct LearnIndex {
+    /// The hasher of cookies and matches, with a fixed seed.
     hashing: FixedState,
+    /// The tables that `learn` actions write.
     tables: BTreeSet<TableId>,
     /// The tables in which a `learn` has a limit, each with the first counted version.
     counted: BTreeMap<TableId, Version>,
@@ -38,6 +40,7 @@ pub(crate) struct LearnIndex {
     counts: VersionedMap<(TableId, Cookie), usize>,
     /// Number of `learn` actions with `delete_learned`, in the newest version.
     owners: BTreeMap<(TableId, Cookie), usize>,
+    /// The tables and cookies without a `learn` that owns them.
     orphans: BTreeSet<(TableId, Cookie)>,
 }
 

@@ -31,7 +31,9 @@ use crate::{
 pub(crate) struct LearnStatus {
     /// One bit for each bridge; set while its packets can learn.
     learning: Box<[AtomicU64]>,
+    /// The bridges that learn, with their numbers of learners.
     learners: Mutex<Learners>,
+    /// Number of refused learn requests.
     refused_count: AtomicU64,
 }
 
@@ -63,6 +65,7 @@ enum Learner {
 struct LearnerCounts {
     /// Number of rules and groups of the bridge that learn.
     own: usize,
+    /// Number of patch ports that lead to a learning bridge.
     patches: usize,
 }
 

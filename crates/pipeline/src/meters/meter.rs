@@ -121,7 +121,9 @@ pub struct Meter {
     pub config: MeterConfig,
     /// Time of the addition; a modification does not change it.
     pub created: Time,
+    /// The packets that entered the meter.
     entered: PacketCount,
+    /// The token bucket and the counter of each band.
     states: Box<[BandState]>,
 }
 
@@ -139,6 +141,7 @@ pub enum MeterVerdict {
 /// The state of a band that threads share.
 #[derive(Debug)]
 struct BandState {
+    /// The token bucket of the rate.
     bucket: TokenBucket,
     /// Packets that exceeded the band while no other band acted.
     acted: PacketCount,

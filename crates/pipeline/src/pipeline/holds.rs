@@ -178,6 +178,7 @@ impl Pipeline {
 
 /// The requests of a change, with the position of the last request taken.
 struct NumberedRequests<I> {
+    /// The iterator of the requests.
     requests: I,
     /// The position of the last request taken.
     last: Option<usize>,

@@ -44,6 +44,7 @@ pub struct RuleListing {
 /// A version that [`Pipeline::reclaim`] leaves complete while this value exists.
 pub(super) struct RetainedVersion<'a> {
     pipeline: &'a Pipeline,
+    /// The version that stays readable.
     version: Version,
 }
 

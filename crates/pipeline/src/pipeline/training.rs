@@ -28,7 +28,9 @@ use crate::{
 /// The tables that get a learned index, and the lookups that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexedTables {
+    /// Number of rules from which a table gets an index.
     rules_min: usize,
+    /// The lookups that use the index.
     lookups: IndexedLookups,
 }
 
@@ -118,6 +120,7 @@ pub struct TrainingReport {
 struct TableStep {
     id: BridgeId,
     table: TableId,
+    /// The next step of its training.
     step: TrainingStep,
     /// The earliest time of a training, if the last one failed.
     retry_at: Option<Time>,
@@ -130,7 +133,9 @@ pub(super) struct OpenTraining<'a> {
     pipeline: &'a Pipeline,
     id: BridgeId,
     table: TableId,
+    /// The identity of this training.
     token: TrainingToken,
+    /// The rules to index, with the versions that see them.
     rules: Vec<(Lifetime, Arc<Rule>)>,
 }
 

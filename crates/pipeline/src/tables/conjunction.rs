@@ -41,7 +41,9 @@ pub(crate) enum Decision<'a> {
 
 /// The decisions of one lookup, in order.
 pub(crate) struct LookupDecisions<M> {
+    /// The matches among the rules that are not clauses.
     rules: M,
+    /// The matches among the clauses.
     clauses: M,
 }
 
@@ -49,6 +51,7 @@ pub(crate) struct LookupDecisions<M> {
 ///
 /// The next lookup has this `conj_id`, and searches the rules that are not clauses.
 pub(crate) struct ConjunctionMatch {
+    /// The `conj_id` that the clauses have in common.
     pub(crate) id: u32,
     /// The rules that matched the packet as clauses of the conjunction.
     pub(crate) clauses: Vec<Arc<Rule>>,

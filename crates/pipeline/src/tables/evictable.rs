@@ -20,7 +20,9 @@ use crate::{id::RuleId, time::Time};
 /// The rules of a table that may be evicted.
 #[derive(Default)]
 pub(crate) struct Evictable {
+    /// The rules, in the order of eviction.
     queue: BTreeMap<EvictionRank, Arc<Rule>>,
+    /// The rank of each rule in the queue.
     ranks: HashMap<RuleId, EvictionRank, foldhash::fast::FixedState>,
 }
 

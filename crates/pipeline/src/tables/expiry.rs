@@ -24,7 +24,9 @@ use crate::{
 /// The queue of rules that have timeouts.
 #[derive(Default)]
 pub(crate) struct Deadlines {
+    /// The rules, by the time of their next check.
     queue: BTreeMap<(Time, RuleId), Arc<Rule>>,
+    /// The time under which each rule is queued.
     queued: HashMap<RuleId, Time, foldhash::fast::FixedState>,
 }
 

@@ -13,7 +13,9 @@ use super::rule::Instructions;
 
 /// The masks and instructions of the rules of a bridge.
 pub(crate) struct Interner {
+    /// The shared masks; equal masks are stored once.
     masks: HashSet<SparseMask, FixedState>,
+    /// The shared instructions; equal ones are stored once.
     instructions: HashSet<Arc<Instructions>, FixedState>,
     /// Number of masks and instructions at which unused ones are dropped.
     limit: usize,

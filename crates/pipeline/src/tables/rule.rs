@@ -151,6 +151,7 @@ impl Instructions {
 pub struct RuleStats {
     packets: AtomicU64,
     bytes: AtomicU64,
+    /// The time of the last hit.
     used: Used,
 }
 

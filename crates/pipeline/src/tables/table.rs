@@ -29,8 +29,11 @@ type TableClassifier = TupleSpace<Arc<Rule>>;
 
 /// One flow table, including rules that only older versions see.
 pub(crate) struct RuleTable {
+    /// The rules without a `conjunction` action.
     rules: TableClassifier,
+    /// The rules with a `conjunction` action.
     clauses: TableClassifier,
+    /// Number of rules and clauses in the newest version.
     rules_count: usize,
     /// The learned index: decides packets without a cache, and finds rules of large
     /// tables.
@@ -210,15 +213,20 @@ impl RuleTable {
 /// The position of a scan of the rules of a table, and then of the clauses.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TableScan {
+    /// The position among the rules.
     rules: ScanPosition,
+    /// True after the last rule.
     is_at_clauses: bool,
+    /// The position among the clauses.
     clauses: ScanPosition,
 }
 
 /// Counters of a table.
 #[derive(Debug, Default)]
 pub(crate) struct TableStats {
+    /// Number of packets that were looked up.
     lookups: AtomicU64,
+    /// Number of packets that matched a rule.
     matches: AtomicU64,
 }
 

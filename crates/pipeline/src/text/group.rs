@@ -111,8 +111,11 @@ fn format_hashed(field: FieldId, mask: u128) -> String {
 struct GroupDraft<'a> {
     group: Option<GroupId>,
     kind: Option<GroupKind>,
+    /// The selection method of `selection_method=`.
     method: Option<Method>,
+    /// The parameter of the method, with its text.
     basis: Option<(TextSlice<'a>, u64)>,
+    /// The fields to hash, with their text.
     fields: Option<(TextSlice<'a>, Vec<(FieldId, u128)>)>,
     buckets: Vec<BucketDraft<'a>>,
     scope: Scope<'a>,
@@ -231,6 +234,7 @@ struct BucketDraft<'a> {
     watch_port: PortNo,
     watch_group: Option<GroupId>,
     has_actions: bool,
+    /// The actions of the bucket.
     actions: List<'a>,
 }
 

@@ -70,7 +70,9 @@ pub fn format_meter(id: MeterId, config: &MeterConfig) -> String {
 struct MeterDraft<'a> {
     meter: Option<MeterId>,
     unit: Option<MeterUnit>,
+    /// True after the flag `burst`.
     burst: bool,
+    /// True after the flag `stats`.
     stats: bool,
     bands: Option<Vec<BandDraft<'a>>>,
 }

@@ -96,7 +96,9 @@ fn read<'a>(
 
 /// A rule with the items read so far.
 struct RuleDraft<'a> {
+    /// The request, with the values read so far.
     rule: FlowMod,
+    /// The match, with the fields read so far.
     matching: MatchBuilder<'a>,
     ports: &'a dyn PortNames,
 }

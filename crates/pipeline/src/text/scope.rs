@@ -28,7 +28,9 @@ pub(super) struct Scope<'a> {
 /// The known bits of the packets' key: those in the mask.
 #[derive(Clone)]
 struct KnownHeaders {
+    /// The values of the known bits.
     key: FlowKey,
+    /// The bits that are known.
     mask: FlowMask,
 }
 

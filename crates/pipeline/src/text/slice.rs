@@ -13,6 +13,7 @@ use super::{RuleTextError, RuleTextProblem};
 /// A slice of the text, with its position in the whole text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextSlice<'a> {
+    /// The characters of the slice.
     text: &'a str,
     /// Offset of the slice in the whole text.
     start: usize,

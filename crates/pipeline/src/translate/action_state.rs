@@ -15,8 +15,10 @@ use crate::continuations::continuation::FrozenState;
 pub(super) struct ActionState<'a> {
     /// The bridge that the packet is in.
     pub(super) bridge: BridgeView<'a>,
+    /// The rule with the running actions.
     pub(super) rule: RunningRule<'a>,
     pub(super) action_set: ActionSet<'a>,
+    /// The values of `push` actions.
     pub(super) stack: Stack,
 }
 

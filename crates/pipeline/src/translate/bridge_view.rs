@@ -42,9 +42,12 @@ pub(crate) struct TablesAtVersion<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct BridgeView<'a> {
     id: BridgeId,
+    /// The bridge at all versions.
     state: &'a VersionedBridge,
+    /// The ports at this version.
     ports: &'a PortTable,
     version: Version,
+    /// The lookups that use a learned index.
     indexed_from: IndexedFrom,
 }
 

@@ -33,7 +33,9 @@ use crate::{
 /// Buffers of a translation, which the next translation reuses.
 #[derive(Default)]
 pub(crate) struct TranslationBuffers {
+    /// The memory of the agenda.
     pub(super) steps: Vec<AgendaStep<'static>>,
+    /// The memory of the refresh requests.
     pub(super) refreshes: Vec<Refresh>,
 }
 

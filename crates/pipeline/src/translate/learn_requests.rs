@@ -13,7 +13,9 @@ use crate::{
 /// The learn requests and refreshes of one packet.
 #[derive(Default)]
 pub(super) struct LearnRequests {
+    /// The entries and rules to learn.
     learnings: Vec<Learning>,
+    /// The learned entries that the packet has used.
     refreshes: Vec<Refresh>,
 }
 

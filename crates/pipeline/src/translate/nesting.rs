@@ -20,8 +20,11 @@ use crate::{
 
 /// The packet and the state that a clone, a bucket or a patch port restores.
 pub(super) struct SavedContext<'a> {
+    /// The packet before the nested actions.
     packet: SavedPacket,
+    /// The action state before the nested actions.
     state: ActionState<'a>,
+    /// The depth of nesting before the nested actions.
     depth: u16,
     /// True if the packet is restored after a bucket.
     pub(super) is_bucket: bool,

@@ -23,6 +23,7 @@ pub(super) struct RunningRule<'a> {
 pub(crate) struct RuleContext {
     pub(super) table: TableId,
     pub(super) cookie: Cookie,
+    /// The part of the rule or group that has the actions.
     pub(super) origin: ActionOrigin,
     /// True while the actions of an action set run.
     pub(super) in_set: bool,

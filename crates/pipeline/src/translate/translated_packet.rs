@@ -37,11 +37,14 @@ impl HitRecorder<'_> {
 
 /// The results of a translation.
 pub(super) struct TranslatedPacket {
+    /// The actions for the datapath.
     pub(super) actions: Vec<DatapathAction>,
     pub(super) learn_requests: LearnRequests,
+    /// The groups and buckets that the packet hit.
     pub(super) group_hits: Vec<GroupHit>,
     /// Mirrors and bonds that counted the packet; empty after an error.
     pub(super) output_hits: Vec<OutputHit>,
+    /// The record of consulted bits and objects.
     pub(super) recorder: Recorder,
 }
 

@@ -37,9 +37,13 @@ use crate::{
 
 /// The packet during a translation, with all writes so far.
 pub(super) struct WorkingPacket {
+    /// The key with all writes so far.
     key: FlowKey,
+    /// The known structure of the headers.
     headers: HeaderState,
+    /// The record of consulted bits and objects.
     pub(super) recorder: Recorder,
+    /// The datapath actions so far.
     pub(super) builder: ActionBuilder,
     /// The mirrors of the current bridge that have copied the packet.
     pub(super) mirror: MirrorState,
@@ -58,9 +62,13 @@ enum HeaderState {
 
 /// The packet before a clone, a bucket or a patch port, to be restored afterwards.
 pub(super) struct SavedPacket {
+    /// The key before the writes.
     key: FlowKey,
+    /// The rewritten bits before the writes.
     written: RewrittenBits,
+    /// The writes that had no datapath action yet.
     uncommitted: Uncommitted,
+    /// The structure of the headers before the writes.
     headers: HeaderState,
 }
 

@@ -40,12 +40,17 @@ use crate::{
 
 /// Changes of rules, groups and meters that become one version.
 pub(crate) struct UpdateBatch {
+    /// The version that the batch makes.
     pub(crate) version: Version,
+    /// The time of the changes.
     pub(crate) now: Time,
     /// The check of groups that insertions of buckets make; `None` accepts all.
     pub(crate) group_check: Option<GroupCheck>,
+    /// The id of the next new rule.
     next_rule: RuleId,
+    /// The changes so far, for the eviction engine.
     deltas: Vec<Delta>,
+    /// The rules that the last request has not changed yet.
     pub(super) pending: PendingRuleChanges,
     /// True if the last request has compared its match with many rules.
     has_scanned: bool,
@@ -397,8 +402,11 @@ const EVICTIONS_PER_STEP: usize = 64;
 
 /// The fields of a new rule that other rules may share.
 struct NewRuleParts {
+    /// The match, shared with equal matches.
     matching: Match,
+    /// The instructions, shared with equal instructions.
     instructions: Arc<Instructions>,
+    /// The counters, which a new revision may inherit.
     stats: Arc<RuleStats>,
 }
 

@@ -22,6 +22,7 @@ use crate::{
 /// The pending changes of the last request of a batch.
 #[derive(Default)]
 pub(super) struct PendingRuleChanges {
+    /// The selected rules that were not changed yet.
     selections: VecDeque<RuleSelection>,
     /// The rule to add, once its selection of rules is done.
     ///
@@ -58,6 +59,7 @@ struct RevisionRequest {
     instructions: Arc<Instructions>,
     /// The new cookie; `None` keeps the cookie of the rule.
     cookie: Option<Cookie>,
+    /// True if the counters start at zero.
     resets_counts: bool,
 }
 

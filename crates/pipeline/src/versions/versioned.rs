@@ -10,6 +10,7 @@ use shunt_classifier::{Lifetime, Version};
 /// The values of one object, oldest first.
 #[derive(Debug)]
 pub(crate) struct Versioned<T: ?Sized> {
+    /// The values, each with the versions that see it.
     values: Vec<(Lifetime, Arc<T>)>,
 }
 

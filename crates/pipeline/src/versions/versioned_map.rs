@@ -17,6 +17,7 @@ use super::versioned::Versioned;
 /// Objects by number, with the values that retained versions see.
 #[derive(Debug)]
 pub(crate) struct VersionedMap<K, T> {
+    /// The values of each object, by number.
     values: BTreeMap<K, Versioned<T>>,
     /// Number of values of the newest version, published or in preparation.
     count: usize,
@@ -26,7 +27,7 @@ pub(crate) struct VersionedMap<K, T> {
 
 /// The values of some consecutive entries of a map.
 pub(crate) struct MapPage<K, T> {
-    /// The values that the version of the page sees, by number.
+    /// The values that the requested version sees, by number.
     pub(crate) values: Vec<(K, Arc<T>)>,
     /// The last visited number; `None` after the last page.
     pub(crate) last: Option<K>,

@@ -219,7 +219,7 @@ async fn show_metrics(methods: &DaemonMethods, arguments: &[String]) -> Result<S
             status.map(|status| metrics::evict(&status)).map_err(|error| with_causes(&error))
         }
         Some(part) => {
-            Err(unknown("part of the metrics", part, &["caches", "drops", "evict", "forecast"]))
+            Err(unknown("group of metrics", part, &["caches", "drops", "evict", "forecast"]))
         }
     }
 }

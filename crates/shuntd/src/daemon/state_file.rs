@@ -247,7 +247,7 @@ impl StateFile {
             warn!("state file {}: {warning}", path.display());
         }
         let applied = restored.applied.len() + changed.applied.len();
-        info!(changes = applied, "state file {}: restored", path.display());
+        info!(changes = applied, "state file {}: the saved state is restored", path.display());
         let may_write = restored.refused.is_empty() || keep_copy(path);
         let loaded = changed.without_refused(&self.loaded, file);
         let refused = [restored.refused, changed.refused].concat();

@@ -116,7 +116,7 @@ impl<R> Switchover<R> {
 
     /// Returns which of socket and ring gets frames, and which will soon.
     pub(super) fn mode(&self) -> RxMode {
-        // Acquire: pairs with `set`. A reader that sees `Ring` finds all frames of the socket.
+        // Acquire: pairs with `set`. A reader of `Ring` then finds all frames of the socket.
         let mode = self.mode.load(Ordering::Acquire);
         RxMode::ALL.into_iter().find(|own| *own as u64 == mode).unwrap_or(RxMode::Socket)
     }

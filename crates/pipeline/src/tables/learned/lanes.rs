@@ -23,8 +23,11 @@ const CATALOGUE_LANES: usize = 14;
 /// A part of a header field, at most 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lane {
+    /// The index of the word of the key.
     word: u8,
+    /// Number of bits below the part.
     shift: u8,
+    /// Number of bits of the part.
     width: u8,
 }
 

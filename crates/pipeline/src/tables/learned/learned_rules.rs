@@ -26,9 +26,13 @@ pub(crate) const LOOKUP_MAX: usize = 32;
 
 /// The rules of a table, and the index that finds them.
 pub(crate) struct LearnedRules {
+    /// The index, which returns slots.
     index: NuevoMatch<LANES>,
+    /// The parts of the key that the index compares.
     selection: LaneSelection,
+    /// The form of the keys of the index.
     schema: KeySchema,
+    /// The rules, by the numbers that the index returns.
     slots: Vec<RuleSlot>,
     /// Number of slots with revisions.
     live: usize,
@@ -45,12 +49,15 @@ struct RuleSlot {
     id: RuleId,
     /// Index in `rests`; [`NO_REST`] if the match has no bit outside of the lanes.
     rest: u32,
+    /// The newest revision; `None` after a removal.
     newest: Option<RuleRevision>,
+    /// The earlier revisions that some version still sees.
     older: Vec<RuleRevision>,
 }
 
 /// A revision of a rule, and the versions that contain it.
 struct RuleRevision {
+    /// The versions that see this revision.
     lifetime: Lifetime,
     rule: Arc<Rule>,
 }

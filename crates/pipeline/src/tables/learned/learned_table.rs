@@ -15,11 +15,13 @@ use crate::{id::RuleId, tables::rule::Rule, time::Time};
 /// The learned index of a table, if the table has one.
 #[derive(Default)]
 pub(crate) struct LearnedTable {
+    /// The index in use; `None` before the first training.
     current: Option<Box<LearnedRules>>,
     /// Indexes that a change made useless. The next training frees them without a lock.
     retired: Vec<LearnedRules>,
     /// The training in progress, during which changes are logged.
     training: Option<TrainingToken>,
+    /// The changes since the training began.
     log: Vec<LoggedChange>,
     /// Number of changes since the last training; `None` if a training is due at once.
     changes: Option<usize>,
@@ -30,7 +32,9 @@ pub(crate) struct LearnedTable {
 /// The pause of a table after a failed training.
 #[derive(Clone, Copy)]
 struct TrainingPause {
+    /// The time at which training is tried again.
     until: Time,
+    /// The length of the pause, which doubles after each failure.
     length: Duration,
 }
 

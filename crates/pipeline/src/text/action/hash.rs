@@ -101,7 +101,9 @@ struct Words<'a> {
     whole: TextSlice<'a>,
     /// The arguments that are not taken yet.
     items: Items<'a>,
+    /// The name of the action, for errors.
     action: &'static str,
+    /// The expected form, for errors.
     form: &'static str,
 }
 

@@ -58,10 +58,14 @@ impl ActionListKind {
 
 /// A list of actions while it is parsed.
 pub(in super::super) struct List<'a> {
+    /// The place of the list, such as an action set.
     kind: ActionListKind,
+    /// The names of ports, and the known headers.
     scope: Scope<'a>,
     actions: Vec<Action>,
+    /// The text of a `drop` action, if the list has one.
     dropped: Option<TextSlice<'a>>,
+    /// True if the list has a `conjunction` action.
     has_clause: bool,
     /// The first item that is illegal in a list with `conjunction`.
     beside_clauses: Option<TextSlice<'a>>,

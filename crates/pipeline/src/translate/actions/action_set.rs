@@ -10,6 +10,7 @@ use crate::{
 /// reads the same value.
 #[derive(Clone, Debug, Default)]
 pub(in crate::translate) struct ActionSet<'a> {
+    /// The actions, in the order of writing.
     actions: Vec<&'a Action>,
 }
 

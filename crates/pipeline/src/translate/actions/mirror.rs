@@ -45,6 +45,7 @@ pub(in crate::translate) struct MirrorState {
 
 /// The mirrors that still have to copy a packet.
 pub(in crate::translate) struct MirrorCopies<'a> {
+    /// The mirrors of the bridge.
     mirrors: &'a MirrorTable,
     /// The mirrors that have not copied the packet yet.
     rest: MirrorSet,
@@ -56,11 +57,15 @@ pub(in crate::translate) struct MirrorCopies<'a> {
 
 /// The remaining ports of a copy that is flooded in a VLAN.
 pub(in crate::translate) struct MirrorFlood<'a> {
+    /// The mirrors of the bridge.
     mirrors: &'a MirrorTable,
+    /// The mirror that floods.
     mirror: &'a ActiveMirror,
     /// The ports that have not got the copy yet.
     rest: slice::Iter<'a, Arc<PortInfo>>,
+    /// The VLAN that gets the copies.
     vlan: PacketVlan,
+    /// True if the mirror has counted this packet.
     is_counted: bool,
 }
 

@@ -47,6 +47,7 @@ pub(in crate::translate) struct MulticastOutputs<'a> {
     rest: vec::IntoIter<&'a PortInfo>,
     /// True if the ingress port is protected.
     is_protected: bool,
+    /// The VLAN of the packet.
     vlan: PacketVlan,
 }
 

@@ -53,9 +53,11 @@ use crate::{
 pub(in crate::translate) struct NormalFlood<'a> {
     /// The ports that have not got the packet yet.
     rest: slice::Iter<'a, Arc<PortInfo>>,
+    /// The port on which the packet arrived, which gets no copy.
     ingress: PortNo,
     /// True if the ingress port is protected.
     is_protected: bool,
+    /// The VLAN of the packet.
     vlan: PacketVlan,
 }
 

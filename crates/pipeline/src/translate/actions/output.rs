@@ -35,9 +35,13 @@ use crate::{
 /// References to the fields of a translation that outputs use.
 pub(in crate::translate) struct Egress<'t, 'a> {
     pub(super) packet: &'t mut WorkingPacket,
+    /// The bridge of the outputs.
     pub(super) bridge: BridgeView<'a>,
+    /// The steps that remain.
     pub(super) agenda: &'t mut Agenda<'a>,
+    /// The learn requests of the packet.
     pub(super) requests: &'t mut LearnRequests,
+    /// The rule that packet-ins report.
     context: RuleContext,
 }
 

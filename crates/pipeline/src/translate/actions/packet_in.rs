@@ -24,11 +24,15 @@ use crate::{
 /// The properties of a requested packet-in.
 #[derive(Clone, Copy)]
 pub(in crate::translate) struct PacketInRequest<'a> {
+    /// The reason that the controller gets.
     reason: PacketInReason,
     /// The kind of table miss, if the packet-in is not sent by an action.
     miss: Option<TableMiss>,
+    /// The id of the controllers that get the packet.
     controller_id: u16,
+    /// Maximum number of bytes of the frame to send.
     max_len: u16,
+    /// The data of the action, which the controller gets back.
     userdata: &'a [u8],
     /// The meter that the packet-in passes first.
     meter: Option<MeterId>,

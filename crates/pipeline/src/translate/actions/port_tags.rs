@@ -125,7 +125,7 @@ fn put_outer_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
     }
 }
 
-/// Changes the tag that was below a removed outer tag with priority 0.
+/// Changes the new outer tag, after an outer tag with priority 0 was removed.
 ///
 /// With priority tags, the tag gets the priority of the removed one, as a tag below an outer tag
 /// with another priority does. A tag without a meaning is removed.

@@ -11,7 +11,9 @@ use crate::{
 /// The pushed values, with the value to pop next at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Stack {
+    /// The pushed values, oldest first.
     values: Vec<PushedValue>,
+    /// The size of all values, which has a maximum.
     bytes: usize,
 }
 

@@ -70,6 +70,7 @@ pub(crate) struct TraversalTail {
     pub(in crate::translate) visit: usize,
     /// The bits of the packet that the tail consulted.
     pub(in crate::translate) mask: SparseMask,
+    /// The objects that the tail read.
     pub(in crate::translate) reads: TailReads,
 }
 
@@ -170,6 +171,7 @@ struct Composer<'a> {
     /// The whole traversal.
     whole: &'a Traversal,
     tail: &'a TraversalTail,
+    /// The visits before the tail.
     visits: &'a [Visit],
     /// Index of the first visit of the sub-traversal.
     first: usize,

@@ -34,6 +34,7 @@ pub(in crate::translate) enum Partitioner {
 
 /// The packet, its rewrite and its continuation at the end of a sub-traversal.
 pub(in crate::translate) struct SubTraversalEnd {
+    /// The state with which the next sub-traversal starts.
     pub(super) continuation: Arc<Continuation>,
     /// The packet at the end.
     pub(super) key: FlowKey,

@@ -11,9 +11,11 @@ use crate::{id::BridgeId, versions::delta::Object};
 /// Objects in the order of their first read.
 #[derive(Default)]
 pub(in crate::translate) struct Reads {
+    /// The objects, without repetitions.
     list: Vec<Object>,
     /// All recorded objects, once there are more than [`LINEAR_SEARCH_MAX`].
     set: BTreeSet<Object>,
+    /// The reads of the current tail, if one is recorded.
     tail: Option<TailReads>,
 }
 

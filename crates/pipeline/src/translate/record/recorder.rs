@@ -62,18 +62,23 @@ pub(in crate::translate) struct Recorder {
     sparse: Option<SparseMask>,
     /// The bits that each lookup consulted, if requested: see [`Self::take_lookups`].
     lookups: Option<Vec<Option<SparseMask>>>,
+    /// The state of the recording of a tail.
     tail: TailState,
     /// The drop cause of the packet if no later action outputs it.
     drop_cause: DropCause,
     /// The notes for the explanation of the translation, if requested.
     notes: Option<Vec<TranslationNote>>,
+    /// The buffers that the next translation reuses.
     scratch: Box<Scratch>,
 }
 
 /// The rewritten bits, which a clone restores.
 pub(in crate::translate) struct RewrittenBits {
+    /// The bits rewritten since the packet arrived.
     since_ingress: GrowingMask,
+    /// The bits rewritten in the innermost visit.
     since_visit: Option<GrowingMask>,
+    /// The current key of the packet; `None` after a write.
     key: Option<SparseKey>,
 }
 
@@ -83,6 +88,7 @@ pub(in crate::translate) struct LookupInput<'k> {
     pub(in crate::translate) bridge: BridgeId,
     pub(in crate::translate) table: TableId,
     pub(in crate::translate) key: &'k FlowKey,
+    /// The bits of the key that are not those of the packet.
     pub(in crate::translate) foreign: ForeignBits,
     /// True if the key has the packet's own bits only.
     pub(in crate::translate) is_own: bool,

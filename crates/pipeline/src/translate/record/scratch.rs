@@ -23,8 +23,11 @@ pub(super) struct Scratch {
     pub(super) depth: usize,
     /// All visits so far; a visit has an empty mask until it ends.
     pub(super) visits: Vec<Visit>,
+    /// The shared mask without bits.
     pub(super) empty: SparseMask,
+    /// The last masks, which equal masks share.
     pub(super) masks: RecentMasks,
+    /// The objects that were read.
     pub(super) reads: Reads,
 }
 
@@ -37,6 +40,7 @@ pub(super) struct VisitFrame {
     pub(super) mask: GrowingMask,
     /// The bits that were rewritten since the packet entered the table.
     pub(super) written: GrowingMask,
+    /// The bits of the key that are not those of the packet.
     pub(super) foreign: ForeignBits,
 }
 

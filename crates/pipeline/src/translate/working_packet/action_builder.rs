@@ -70,6 +70,7 @@ pub(in crate::translate) struct ActionBuilder {
 /// The meters among the actions so far, without the meters inside copies.
 #[derive(Clone, Copy, Default)]
 struct Metering {
+    /// Number of meters so far.
     meters: usize,
     /// Number of meters that may change packets.
     remarks: usize,
@@ -89,16 +90,25 @@ struct Shims {
 
 /// The state of the builder that the end of a clone restores.
 pub(super) struct Uncommitted {
+    /// Header bits that were written and not emitted yet.
     pending: FlowMask,
+    /// Header bits that were emitted since the last save.
     emitted: FlowMask,
+    /// The VLAN tags of the key.
     key_tags: Shims,
+    /// The VLAN tags of the datapath's packet.
     wire_tags: Shims,
+    /// The MPLS labels of the key.
     key_labels: Shims,
+    /// The MPLS labels of the datapath's packet.
     wire_labels: Shims,
+    /// The Ethernet type of the datapath's packet, as in the builder.
     wire_type: Option<u16>,
+    /// Number of writes so far.
     writes: u64,
     /// Number of emitted actions before the clone.
     begun: usize,
+    /// The meters among the actions.
     metering: Metering,
 }
 
