@@ -145,6 +145,11 @@ pub trait Host: Send + Sync + 'static {
     /// Controllers of OpenFlow 1.0 want such packets ([`PacketInReason::NoMatch`](shunt_pipeline::PacketInReason::NoMatch)).
     fn set_sends_misses(&self, sends_misses: bool);
 
+    /// Sets whether NORMAL forwards every packet, in place of the tables.
+    ///
+    /// The rules stay as they are, and controllers do not see the setting.
+    fn set_fails_open(&self, fails_open: bool);
+
     /// Sends a controller's packet-out.
     fn packet_out(&self, packet: PacketOut);
 

@@ -430,7 +430,6 @@ mod tests {
     #[test]
     fn word_of_open_vswitch_has_own_help() {
         for (text, words) in [
-            ("[[bridge]]\nfail_mode = \"secure\"\n", "add the rule `priority=0,actions=NORMAL`"),
             ("[[bridge]]\n[[bridge.port]]\ntype = \"internal\"\n", "`local = \"tap\"`"),
             ("[[bridge]]\n[[bridge.port]]\ntype = \"vxlan\"\n", "tunnels do not exist yet"),
             ("[[bridge]]\n[[bridge.port]]\nofport_request = 1\n", "use `number`"),

@@ -56,11 +56,6 @@ const WORDS: &[(&[&str], &str)] = &[
         &["vlan-limit"],
         "the key is `vlan_limit`, in the section [packets]; at run time, shuntctl set packets.vlan_limit=2",
     ),
-    (
-        &["fail_mode"],
-        "there is no fail mode: add the rule `priority=0,actions=NORMAL` to forward without a \
-         controller",
-    ),
     (&["datapath_type"], "remove it: there is one datapath, in userspace"),
     (&["ofport", "ofport_request"], "use `number`"),
     (&["other_config", "external_ids", "options"], "remove it: every option has a key of its own"),
@@ -150,7 +145,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["del-controller"], "run `shuntctl set-br BRIDGE controllers=`"),
     (
         &["set-fail-mode", "get-fail-mode", "del-fail-mode"],
-        "there is no fail mode: add the rule `priority=0,actions=NORMAL`",
+        "run `shuntctl set-br BRIDGE fail_mode=standalone`, or `secure`",
     ),
     (&["fdb/show"], "run `shuntctl macs BRIDGE`"),
     (&["ofproto/trace"], "run `shuntctl trace BRIDGE FLOW`"),

@@ -578,7 +578,7 @@ mod tests {
         let added = bridge("br0", &words("mac=02:00:00:00:00:01 listen=ptcp:6653,ptcp:6654"));
         let added = added.unwrap();
         assert_eq!((added.mac.as_str(), added.listen.len()), ("02:00:00:00:00:01", 2));
-        assert!(bridge("br0", &words("fail_mode=secure")).unwrap_err().contains("no fail mode"));
+        assert!(bridge("br0", &words("fail_mode=open")).unwrap_err().contains("or standalone"));
         assert!(bridge("br0", &words("table_overflow=drop")).unwrap_err().contains("or evict"));
     }
 

@@ -21,6 +21,7 @@ use super::{
     ConnectionStatus,
     back_off::BackOff,
     control_task::ControlTask,
+    fail_open::{ControllerEntry, FailOpen},
     listener_places::PeerActivity,
     listening_socket::{ByteStream, OpenFlowListener, UnixListenSocket, accept_all},
     reconnect_state::{ReconnectAttempts, ReconnectState},
@@ -61,6 +62,8 @@ pub(super) struct ServerState<H> {
     pub(super) versions: AtomicU32,
     /// True if the bridge sends packets that no rule matches.
     pub(super) sends_misses: Mutex<bool>,
+    /// The reachability of the controllers.
+    pub(super) fail_open: FailOpen,
 }
 
 impl<H: Host> ServerState<H> {
@@ -90,6 +93,14 @@ impl<H: Host> ServerState<H> {
             self.host.set_sends_misses(is_wanted);
         }
     }
+
+    /// Makes the bridge fail open, or ends this, as the controllers require now.
+    pub(super) fn update_fail_open(&self) {
+        let set = |fails_open| self.host.set_fails_open(fails_open);
+        if let Some(change) = self.fail_open.update(self.host.now(), set) {
+            change.log(&self.host.description().datapath);
+        }
+    }
 }
 
 /// The address of a controller, and the identity for TLS.
@@ -115,10 +126,18 @@ impl<H: Host> OpenFlowServer<H> {
         let (events, _) = broadcast::channel(EVENTS_BUFFERED_MAX);
         let (roles, reliable_events, registry) =
             (Arc::default(), ReliableEvents::default(), Registry::default());
-        let sends_misses = Mutex::default();
+        let (sends_misses, fail_open) = (Mutex::default(), FailOpen::default());
         let versions = AtomicU32::new(Codec::versions());
-        let state =
-            ServerState { host, roles, events, reliable_events, registry, versions, sends_misses };
+        let state = ServerState {
+            host,
+            roles,
+            events,
+            reliable_events,
+            registry,
+            versions,
+            sends_misses,
+            fail_open,
+        };
         Self { shared: Arc::new(state) }
     }
 
@@ -133,6 +152,28 @@ impl<H: Host> OpenFlowServer<H> {
     /// Open connections keep their version.
     pub fn set_versions(&self, versions: u32) {
         self.shared.versions.store(versions, Ordering::Relaxed);
+    }
+
+    /// Sets whether the bridge fails open when it cannot reach its controllers.
+    ///
+    /// A bridge that fails open forwards each packet by NORMAL, and returns to its rules when a
+    /// controller connects. Without permission, a bridge keeps to its rules.
+    pub fn allow_fail_open(&self, is_allowed: bool) {
+        self.shared.fail_open.allow(is_allowed);
+        self.shared.update_fail_open();
+    }
+
+    /// Makes the bridge fail open if no controller was reachable for long enough.
+    ///
+    /// The owner of the server calls this about once a second.
+    pub fn update_fail_open(&self) {
+        self.shared.update_fail_open();
+    }
+
+    /// Returns whether the bridge fails open now.
+    #[must_use]
+    pub fn fails_open(&self) -> bool {
+        self.shared.fail_open.is_open()
     }
 
     /// Sends an event to all subscribed connections; slow readers may lose it.
@@ -281,10 +322,11 @@ async fn keep_connected<H: Host>(
     attempts: &ReconnectAttempts,
 ) {
     let peer = &config.peer;
+    let controller = shared.fail_open.add_controller(config.inactivity_probe);
     let mut back_off = BackOff::new();
     loop {
         attempts.note_connecting();
-        let (reason, open_for) = connect_once(to, config, shared, attempts).await;
+        let (reason, open_for) = connect_once(to, config, shared, attempts, &controller).await;
         let pause = back_off.advance(open_for.unwrap_or_default());
         attempts.note_waiting(reason.clone(), shared.host.now().after(pause));
         if open_for.is_some() {
@@ -312,6 +354,7 @@ async fn connect_once<H: Host>(
     config: &ConnectionConfig,
     shared: &ServerState<H>,
     attempts: &ReconnectAttempts,
+    controller: &ControllerEntry<'_>,
 ) -> (String, Option<Duration>) {
     let stream = match tokio::time::timeout(CONNECT_TIMEOUT, to.connect()).await {
         Ok(Ok(stream)) => stream,
@@ -320,10 +363,16 @@ async fn connect_once<H: Host>(
     };
     let opened = || {
         attempts.note_connected();
+        controller.note_connected();
+        shared.update_fail_open();
         tracing::info!(peer = config.peer, "controller connected");
     };
     // A connection to a controller has no place that it could lose.
     let activity = PeerActivity::default();
     let ended = serve(stream, config.clone(), shared, &activity, opened).await;
+    // A silent controller sent its last message two intervals before.
+    let is_silent = matches!(ended.reason, CloseReason::Silent { .. });
+    let silent_for = config.inactivity_probe.saturating_mul(if is_silent { 2 } else { 0 });
+    controller.note_disconnected(shared.host.now(), silent_for);
     (ended.reason.to_string(), ended.open_for)
 }

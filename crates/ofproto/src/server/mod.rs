@@ -16,6 +16,7 @@
 mod back_off;
 mod bridge;
 mod control_task;
+mod fail_open;
 mod listener_places;
 mod listening_socket;
 mod read_interest_stream;

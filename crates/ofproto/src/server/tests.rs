@@ -1,6 +1,14 @@
 //! Tests over real sockets.
 
-use std::{net::SocketAddr, os::fd::AsFd as _, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    os::fd::AsFd as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use shunt_flow::{
     PortNo,
@@ -225,6 +233,45 @@ async fn a_lost_controller_is_reconnected() {
         assert_eq!(endpoint.reconnect_state(), Some(ReconnectState::Connected));
     }
     drop((endpoint, host));
+}
+
+/// The bridge fails open after three probes, and returns when a controller connects.
+#[tokio::test]
+async fn bridge_fails_open_until_a_controller_connects() {
+    let seconds = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&seconds);
+    let now = move || Time::ZERO.after(Duration::from_secs(clock.load(Ordering::Relaxed)));
+    let host = Arc::new(MemoryHost::new(now));
+    let server = OpenFlowServer::new(Arc::clone(&host));
+    let fails_open_at = |second| {
+        seconds.store(second, Ordering::Relaxed);
+        server.update_fail_open();
+        assert_eq!(server.fails_open(), host.fails_open());
+        host.fails_open()
+    };
+    server.allow_fail_open(true);
+    let controller = TcpListener::bind(ANY_PORT).await.unwrap();
+    let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
+    let endpoint = server.connect_tcp(controller.local_addr().unwrap(), config);
+    // Without a hello, the controller is not connected.
+    let (stream, _) = controller.accept().await.unwrap();
+    assert_eq!([0, 14, 15].map(fails_open_at), [false, false, true]);
+    let rule = parse_rule(FlowModCommand::Add, "priority=65535,actions=drop", &NoPortNames);
+    let mut client = TestClient::connect(stream).await;
+    client.send(&Message::FlowMod(rule.unwrap())).await;
+    assert_eq!(client.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    assert!(!host.fails_open(), "the connection ends it, without an update");
+    drop(client);
+    while endpoint.reconnect_state() == Some(ReconnectState::Connected) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!([29, 30].map(fails_open_at), [false, true]);
+    server.allow_fail_open(false);
+    assert!(!fails_open_at(99), "fail mode secure");
+    server.allow_fail_open(true);
+    assert!(fails_open_at(99));
+    endpoint.close().await;
+    assert!(!fails_open_at(99), "the bridge has no controller");
 }
 
 /// Clients that send a hello and vanish without a FIN must not fill the listener.

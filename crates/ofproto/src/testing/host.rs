@@ -96,6 +96,12 @@ impl MemoryHost {
         self.pipeline.settings(BRIDGE).is_some_and(|settings| settings.sends_misses)
     }
 
+    /// Returns whether NORMAL forwards every packet, in place of the tables.
+    #[must_use]
+    pub fn fails_open(&self) -> bool {
+        self.pipeline.settings(BRIDGE).is_some_and(|settings| settings.fails_open)
+    }
+
     /// Returns whether all threads use `version` or a later one.
     #[must_use]
     pub fn has_adopted(&self, version: Version) -> bool {
@@ -321,6 +327,11 @@ impl Host for MemoryHost {
     fn set_sends_misses(&self, sends_misses: bool) {
         let Some(settings) = self.pipeline.settings(BRIDGE) else { return };
         self.set_settings(BridgeSettings { sends_misses, ..settings });
+    }
+
+    fn set_fails_open(&self, fails_open: bool) {
+        let Some(settings) = self.pipeline.settings(BRIDGE) else { return };
+        self.set_settings(BridgeSettings { fails_open, ..settings });
     }
 
     fn commit(

@@ -35,6 +35,10 @@ pub struct BridgeSettings {
     ///
     /// OpenFlow 1.0 to 1.2 require this; later versions drop the packet.
     pub sends_misses: bool,
+    /// True if every packet is forwarded by NORMAL, and the tables are not consulted.
+    ///
+    /// A bridge with `fail_mode` `standalone` does so while no controller is reachable.
+    pub fails_open: bool,
 }
 
 impl Default for BridgeSettings {
@@ -50,6 +54,7 @@ impl Default for BridgeSettings {
             mirrors: Vec::new(),
             multicast: None,
             sends_misses: false,
+            fails_open: false,
         }
     }
 }

@@ -149,6 +149,13 @@ impl<'a> BridgeView<'a> {
         self.state.settings(self.version).is_some_and(|own| own.sends_misses)
     }
 
+    /// Returns whether NORMAL forwards every packet, in place of the tables.
+    ///
+    /// Not recorded: settings belong to the object of the bridge, which `find` has recorded.
+    pub(super) fn fails_open(self) -> bool {
+        self.state.settings(self.version).is_some_and(|own| own.fails_open)
+    }
+
     /// Returns the ports on which multicast packets leave unconditionally.
     ///
     /// Not recorded: these ports belong to the object of the bridge, which `find` has recorded.

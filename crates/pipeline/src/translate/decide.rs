@@ -62,7 +62,8 @@ fn batch(
 ) {
     // The packets of a burst have one ingress port.
     let number = keys.first().map_or(0, FlowKey::bridge);
-    let view = find_bridge(tables, number).filter(|view| view.ports().has_plain_ingress());
+    let view = find_bridge(tables, number)
+        .filter(|view| view.ports().has_plain_ingress() && !view.fails_open());
     let first = view.and_then(|view| view.table(TableId::FIRST));
     let mut rules = [None; LOOKUP_MAX];
     if let Some(learned) = first.and_then(RuleTable::learned) {

@@ -19,7 +19,7 @@ use super::{
         mirror::{mirror_copies, mirror_flood, mirror_received},
         multicast::multicast_outputs,
         multipath::multipath,
-        normal::normal_flood,
+        normal::{fail_open, normal_flood},
         output::Egress,
         packet_in::{self, PacketInRequest},
         packet_length::check_length,
@@ -279,6 +279,7 @@ impl<'a> Translation<'a> {
             AgendaStep::Multicast(outputs) => multicast_outputs(&mut self.egress(), outputs)?,
             AgendaStep::Mirror(copies) => mirror_copies(&mut self.egress(), copies)?,
             AgendaStep::MirrorFlood(flood) => mirror_flood(&mut self.egress(), flood)?,
+            AgendaStep::Walk if self.state.bridge.fails_open() => fail_open(&mut self.egress())?,
             AgendaStep::Walk => self.walk()?,
             AgendaStep::LookUp { table, port } => self.enter_table(table, port)?,
             AgendaStep::EndVisit => self.packet.recorder.end_visit(),
@@ -323,14 +324,13 @@ impl<'a> Translation<'a> {
             Action::SetQueue(queue) => packet.set_queue(QueueId::new(*queue)),
             Action::PopQueue { .. } => packet.set_queue(QueueId::DEFAULT),
             Action::Clone(actions) => self.nesting().run_clone(actions),
-            Action::Note(_) => {}
             // Ends the steps up to the nearest patch port or bucket.
             Action::Exit => self.nesting().unwind(|_| true)?,
             Action::SetNwTtl(ttl) => packet.set_field(FieldId::NwTtl, u128::from(*ttl), u128::MAX),
             Action::SetTpSrc(port) => packet.set_port(SOURCE_PORTS, *port),
             Action::SetTpDst(port) => packet.set_port(DESTINATION_PORTS, *port),
             // A `conjunction` only affects lookups, and does not change packets.
-            Action::Conjunction { .. } => {}
+            Action::Note(_) | Action::Conjunction { .. } => {}
             Action::Group(id) => self.run_group(*id),
             Action::Meter(id) => meter(packet, *bridge, *id)?,
             Action::CopyTtlOut => self.copy_ttl(TtlCopy::Out)?,

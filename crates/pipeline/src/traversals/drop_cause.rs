@@ -88,6 +88,8 @@ pub enum NotedDecision {
     LacpFrame(PortNo),
     /// The packet goes to the BFD session of this port.
     BfdPacket(PortNo),
+    /// The bridge fails open: NORMAL forwards the packet, and no table is consulted.
+    FailOpen,
     /// A mirror copies the packet.
     Mirrored {
         /// Index of the mirror among those of its bridge.
@@ -277,6 +279,7 @@ impl NotedDecision {
             | Self::BondMemberChosen(_)
             | Self::LacpFrame(_)
             | Self::BfdPacket(_)
+            | Self::FailOpen
             | Self::Mirrored { .. }
             | Self::CopyNotSent { .. } => return None,
         })

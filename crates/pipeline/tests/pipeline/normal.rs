@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, BridgeSettings, DatapathAction, DropCause, Object, PortVlans, PriorityTags,
-    QinqEthtype, Refresh, Time, Traversal, VlanMode,
+    Action, BridgeSettings, DatapathAction, Delta, DropCause, Object, PortVlans, PriorityTags,
+    QinqEthtype, Refresh, RuleFilter, Time, Traversal, VlanMode,
 };
 
 use crate::switch::{BRIDGE, Switch, describe, key, ports};
@@ -573,4 +573,26 @@ fn flood_vlans_learn_nothing() {
     assert_eq!(known_macs(&switch), []);
     send(&switch, A_TO_B, 4);
     assert_eq!(send(&switch, B_TO_A, 5), "1");
+}
+
+/// A bridge that fails open forwards by NORMAL, and keeps its rules.
+#[test]
+fn bridge_that_fails_open_ignores_its_tables() {
+    let switch = Switch::new(&["priority=65535,actions=output:4"]);
+    let set = |fails_open| {
+        let settings = BridgeSettings { fails_open, ..BridgeSettings::default() };
+        switch.pipeline.set_settings(BRIDGE, settings).unwrap()
+    };
+    assert_eq!(send(&switch, A_TO_B, 1), "4");
+    let stale = switch.translate(A_TO_B);
+    let change = set(true);
+    assert!(change.deltas.iter().any(|delta| {
+        stale.reads.iter().any(|read| matches!(delta, Delta::Changed(object) if object == read))
+    }));
+    assert_eq!(send(&switch, A_TO_B, 2), "2 3 4 100");
+    assert_eq!(send(&switch, B_TO_A, 3), "1");
+    assert!(switch.translate(A_TO_B).visits.is_empty());
+    assert_eq!(switch.pipeline.rules(BRIDGE, &RuleFilter::all()).len(), 1);
+    set(false);
+    assert_eq!(send(&switch, A_TO_B, 4), "4");
 }

@@ -91,6 +91,7 @@ const BRIDGE_ROWS: &[KeyRow] = &[
     ["controllers", "tcp:IP[:PORT],..", "(none)", "controllers to connect to"],
     ["listen", "ptcp:[PORT[:IP]],..", "(none)", "addresses at which controllers connect"],
     ["protocols", "VERSION,..", "(all)", "OpenFlow10, OpenFlow13 or both"],
+    ["fail_mode", "secure|standalone", "secure", "standalone: NORMAL without a controller"],
     ["datapath_id", "16 hex digits", "(from mac)", "identity for controllers"],
     ["mac", "MAC", "(from name)", "address of the local port"],
     ["table_rules", "N", "0", "maximum rules of a table; 0: no limit"],

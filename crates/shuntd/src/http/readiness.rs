@@ -168,6 +168,7 @@ mod tests {
             datapath_id: String::new(),
             datapath_id_problem: None,
             management_problem: Some("no management socket".to_owned()),
+            fail_open: false,
             // A controller that does not answer does not make this host unready.
             controllers: ["tcp:192.0.2.1", "ptcp:6653", "pssl:6654"]
                 .map(controller)

@@ -14,13 +14,19 @@ use super::{
 };
 
 /// The metrics of a bridge.
-const BRIDGE: [Metric<BridgeStatus>; 2] = [
+const BRIDGE: [Metric<BridgeStatus>; 3] = [
     ("shunt_bridge_rules", "gauge", "Rules in all tables of a bridge.", |own| own.rules.into()),
     (
         "shunt_bridge_openflow_connections",
         "gauge",
         "OpenFlow connections of a bridge, those of management clients included.",
         |own| (own.connections.len() as u64).into(),
+    ),
+    (
+        "shunt_bridge_fail_open",
+        "gauge",
+        "1 if a bridge forwards as a learning switch, because no controller is reachable, else 0.",
+        |own| u64::from(own.fail_open).into(),
     ),
 ];
 

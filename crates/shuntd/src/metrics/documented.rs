@@ -117,6 +117,7 @@ fn bridge_status() -> BridgeStatus {
         datapath_id: String::new(),
         datapath_id_problem: None,
         management_problem: None,
+        fail_open: false,
         controllers: vec![
             controller("tcp:192.0.2.1", ControllerState::Connected { role: "equal" }),
             controller("tcp:192.0.2.2", ControllerState::Connecting),

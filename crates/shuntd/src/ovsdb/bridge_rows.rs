@@ -1,7 +1,7 @@
 //! Settings of a bridge from its rows in `Bridge` and `Flow_Table`.
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
-use shunt_switch::config::BridgeOptions;
+use shunt_switch::config::{BridgeOptions, FailMode};
 
 /// Returns the rule limits of the tables of a bridge.
 pub(super) fn table_limits(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> {
@@ -44,6 +44,16 @@ pub(super) fn is_table_name(name: &str) -> bool {
 pub(super) fn is_protocol(name: &str) -> bool {
     let protocols = vec![name.to_owned()];
     BridgeOptions { protocols, ..BridgeOptions::default() }.versions().is_ok()
+}
+
+/// Reads the behaviour without a reachable controller.
+///
+/// As in Open vSwitch, an empty column means `standalone`.
+pub(super) fn fail_mode(bridge: RowView<'_>) -> FailMode {
+    match bridge.string("fail_mode") {
+        Some("secure") => FailMode::Secure,
+        _ => FailMode::Standalone,
+    }
 }
 
 /// The largest number of a table.

@@ -9,7 +9,7 @@ use std::{
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
-    config::{BfdOptions, BridgeOptions, LocalPort, PortOptions, PortType, QosOptions},
+    config::{BfdOptions, BridgeOptions, FailMode, LocalPort, PortOptions, PortType, QosOptions},
     with_causes,
 };
 use shunt_tls::TlsFiles;
@@ -19,7 +19,7 @@ use super::{
     bfd::bfd as bfd_of,
     bonds::{BondRows, interfaces, refuse_wrong_bonds},
     bridge_rows::{
-        datapath_id, is_protocol, set_mac_table, set_snooping, table_limits, table_names,
+        datapath_id, fail_mode, is_protocol, set_mac_table, set_snooping, table_limits, table_names,
     },
     exports::{
         DesiredCollectorSets, ExportRows, RefusedExports, collector_sets as collector_sets_of,
@@ -272,10 +272,11 @@ impl DesiredBridges {
         };
         self.add_controllers(snapshot, row, &mut options);
         let has_controller = !options.controllers.is_empty() || !options.listen.is_empty();
-        let normal_rule = match row.string("fail_mode") {
-            Some("secure") => NormalRule::Removed,
-            _ if has_controller => NormalRule::Kept,
-            _ => NormalRule::Added,
+        options.fail_mode = fail_mode(row);
+        let normal_rule = match options.fail_mode {
+            FailMode::Secure => NormalRule::Removed,
+            FailMode::Standalone if has_controller => NormalRule::Kept,
+            FailMode::Standalone => NormalRule::Added,
         };
         if self.waits_for_rules {
             // Controllers could change the rules that are being restored.

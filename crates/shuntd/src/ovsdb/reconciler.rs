@@ -372,7 +372,7 @@ mod tests {
         OvsdbHandle, RowTransaction, Server, ServerConfig, schema,
         value::{Atom, Datum, RowUuid},
     };
-    use shunt_switch::{Config, ObjectReport};
+    use shunt_switch::{Config, ObjectReport, config::FailMode};
 
     use super::*;
     use crate::ovsdb::{changed_rows::ChangedRows, port_readings::PortReadings};
@@ -401,6 +401,13 @@ mod tests {
         let mut report = ApplyReport::default();
         report.objects.push(ObjectReport { object, change: String::new(), outcome });
         report
+    }
+
+    /// An empty column means `standalone`, as in Open vSwitch.
+    #[tokio::test]
+    async fn bridge_without_fail_mode_is_standalone() {
+        let desired = two_ports().await;
+        assert_eq!(desired.bridges["br0"].options.fail_mode, FailMode::Standalone);
     }
 
     /// The next pass compares the refused ports of this pass, and no others.

@@ -397,6 +397,7 @@ mod tests {
             datapath_id: String::new(),
             datapath_id_problem: None,
             management_problem: None,
+            fail_open: false,
             controllers: controllers.collect(),
             connections: Vec::new(),
             packet_ins: PacketInTotals::default(),

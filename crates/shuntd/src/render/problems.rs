@@ -8,12 +8,17 @@ pub(super) fn port_problems(port: &Value) -> String {
     problems.into_iter().filter_map(Value::as_str).map(|problem| format!("; {problem}")).collect()
 }
 
-/// Returns the problems of a bridge as lines: datapath id and management socket.
+/// Returns the problems of a bridge as lines: datapath id, management socket, and
+/// controllers.
 pub(super) fn bridge_problems(bridge: &Value) -> String {
     let problems = [&bridge["datapath_id_problem"], &bridge["management_problem"]];
-    let problems = problems.into_iter().filter_map(Value::as_str);
+    let fail_open = (bridge["fail_open"] == true).then_some(FAIL_OPEN);
+    let problems = problems.into_iter().filter_map(Value::as_str).chain(fail_open);
     problems.map(|problem| format!("    {problem}\n")).collect()
 }
+
+/// The line of a bridge that fails open.
+const FAIL_OPEN: &str = "no controller is reachable: forwarding as a learning switch";
 
 #[cfg(test)]
 mod tests {
@@ -34,6 +39,15 @@ mod tests {
         assert!(line.ends_with(&format!("(af_packet, up; {problem})")), "{line}");
         assert!(row.ends_with(&format!("up; {problem}")), "{row}");
         assert!(shown(None).iter().all(|line| !line.contains("MTU")));
+    }
+
+    #[test]
+    fn bridge_that_fails_open_is_shown() {
+        let shown = |fail_open: bool| {
+            show(&json!([{"name": "br0", "rules": 0, "ports": [], "fail_open": fail_open}]))
+        };
+        assert!(shown(true).contains("    no controller is reachable: "), "{}", shown(true));
+        assert!(!shown(false).contains("controller"), "{}", shown(false));
     }
 
     #[test]

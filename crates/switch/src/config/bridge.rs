@@ -31,6 +31,8 @@ pub struct BridgeOptions {
     pub listen: Vec<String>,
     /// OpenFlow versions of connections, such as `OpenFlow13`; empty: all versions.
     pub protocols: Vec<String>,
+    /// Behaviour while no controller is reachable.
+    pub fail_mode: FailMode,
     /// Maximum number of rules in each table; 0: no limit.
     pub table_rules: usize,
     /// Behaviour when a rule is added to a full table.
@@ -73,6 +75,19 @@ pub struct BridgeOptions {
     /// Sets of IPFIX collectors for the packets that rules sample.
     #[serde(rename = "collector_set")]
     pub collector_sets: Vec<CollectorSetOptions>,
+}
+
+/// The behaviour of a bridge that cannot reach its controllers.
+///
+/// As `fail_mode` of `ovs-vswitchd.conf.db(5)`; a bridge without controllers is not affected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailMode {
+    /// The rules stay in force.
+    #[default]
+    Secure,
+    /// The bridge forwards as a learning switch until a controller connects.
+    Standalone,
 }
 
 /// The device behind the local port of a bridge.

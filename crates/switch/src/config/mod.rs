@@ -30,7 +30,9 @@ mod table_name;
 
 pub use bfd::BfdOptions;
 pub use bond::{BondMode, BondOptions};
-pub use bridge::{BridgeOptions, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode};
+pub use bridge::{
+    BridgeOptions, FailMode, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode,
+};
 pub use caches::{
     CacheKind, CacheOptions, GigaflowOptions, MegaflowLookup, OffloadKind, OffloadOptions,
     StalePolicy,

@@ -105,6 +105,7 @@ settings! {
     BRIDGE_SETTINGS of BridgeOptions {
         controllers: texts() in Controllers,
         datapath_id: text() in Separate,
+        fail_mode: word("secure or standalone") in Separate,
         flood_vlans: numbers_in(VLANS_RANGE) in Separate,
         ipfix.cache_active_timeout: number_in("from 0 to 4200") in Ipfix,
         ipfix.cache_max_flows: number_in("from 0 to 1048576") in Ipfix,

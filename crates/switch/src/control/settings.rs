@@ -152,7 +152,8 @@ impl Structure {
         }
         self.bridges.lock().set_options(id, after.clone())?;
         let closes_all = is_other_switch || after.versions()? != before.versions()?;
-        if closes_all || after.endpoints()? != before.endpoints()? {
+        let changes_connections = closes_all || after.fail_mode != before.fail_mode;
+        if changes_connections || after.endpoints()? != before.endpoints()? {
             let (ready, changed) = oneshot::channel();
             let closing = if closes_all { SocketsToClose::All } else { SocketsToClose::Removed };
             self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
@@ -219,6 +220,7 @@ pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSetting
         mirrors: settings.mirrors.iter().map(config::MirrorOptions::mirror).collect(),
         multicast: settings.snooping(),
         sends_misses: defaults.sends_misses,
+        fails_open: defaults.fails_open,
     }
 }
 
@@ -228,6 +230,6 @@ pub(super) fn set_tables(
     id: BridgeId,
     tables: BridgeSettings,
 ) -> Result<Change, NoSuchBridge> {
-    let sends_misses = pipeline.settings(id).is_some_and(|own| own.sends_misses);
-    pipeline.set_settings(id, BridgeSettings { sends_misses, ..tables })
+    let BridgeSettings { sends_misses, fails_open, .. } = pipeline.settings(id).unwrap_or_default();
+    pipeline.set_settings(id, BridgeSettings { sends_misses, fails_open, ..tables })
 }

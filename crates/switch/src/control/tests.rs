@@ -2,13 +2,13 @@
 
 use shunt_datapath::port::NoDescriptorStore;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BundleStep, Iterative, PortConfig, Time};
+use shunt_pipeline::{BridgeSettings, BundleStep, Iterative, Pipeline, PortConfig, Time};
 use shunt_tls::TlsIdentity;
 
 use super::*;
 use crate::{
-    config::{self, BondOptions, MirrorOptions, PortType},
-    control::bonds::BondMemberChange,
+    config::{self, BondOptions, MirrorOptions, PortType, setting::changed_bridge_settings},
+    control::{bonds::BondMemberChange, settings::SettingOrigin, structure::OpenPolicy},
     openflow::servers::OpenFlowServers,
     ports::registry::BridgeRegistry,
     saved_state::{restore, save},
@@ -238,4 +238,25 @@ async fn a_mirror_to_a_bond_has_its_problem() {
         control.structure().await.change_bond_member("bond0", member, change).await.unwrap();
     }
     assert!(problem("bond0").contains("until a member of bond bond0"), "{}", problem("bond0"));
+}
+
+/// A change of settings does not end it, and a saved state does not have it.
+#[tokio::test]
+async fn changed_settings_keep_failing_open() {
+    let control = start(9);
+    control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
+    let id = control.bridges.id("br0").unwrap();
+    let saved = save(&control);
+    let open = |pipeline: &Pipeline| {
+        let settings = pipeline.settings(id).unwrap();
+        pipeline.set_settings(id, BridgeSettings { fails_open: true, ..settings })
+    };
+    control.plane.publisher().change(open).unwrap();
+    assert_eq!(save(&control), saved);
+    let settings = changed_bridge_settings(&bridge("br0"), &[("mac_entries", "9")]).unwrap();
+    let (policy, origin) = (OpenPolicy::Required, SettingOrigin::Operator);
+    let structure = control.structure().await;
+    structure.change_bridge("br0", &settings, policy, origin).await.unwrap();
+    let own = control.plane.pipeline().settings(id).unwrap();
+    assert_eq!((own.macs_max, own.fails_open), (9, true));
 }

@@ -271,6 +271,15 @@ impl Host for BridgeHost {
         let _ = self.plane.publisher().change(set);
     }
 
+    fn set_fails_open(&self, fails_open: bool) {
+        let set = |pipeline: &Pipeline| {
+            let settings = pipeline.settings(self.bridge).unwrap_or_default();
+            pipeline.set_settings(self.bridge, BridgeSettings { fails_open, ..settings })
+        };
+        // If this fails, the bridge and its packets no longer exist.
+        let _ = self.plane.publisher().change(set);
+    }
+
     fn commit(
         &self,
         steps: impl IntoIterator<Item = HostStep>,

@@ -26,7 +26,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    config::Config,
+    config::{Config, FailMode},
     control::{ControlPlane, structure::OpenPolicy},
     error::{SwitchError, with_causes},
     listening_sockets::ListeningSockets,
@@ -119,8 +119,12 @@ impl OpenFlowServers {
                         self.notify_port(id, number, PortStatusReason::Modify);
                     }
                 }
+                // Bridges without a controller may have packet-ins all the time.
+                _ = retry.tick() => {
+                    self.listen_again().await;
+                    self.update_fail_open();
+                }
                 Some(packet) = packet_ins.recv() => self.publish_packet(packet),
-                _ = retry.tick() => self.listen_again().await,
             }
         }
     }
@@ -217,6 +221,7 @@ impl OpenFlowServers {
                     }
                 }
                 status.connections = side.connections();
+                status.fail_open = side.server.fails_open();
                 status.packet_ins = side.server.packet_ins().into();
                 status.packet_ins.no_connection = side.no_connection;
             }
@@ -280,11 +285,12 @@ impl OpenFlowServers {
 
     /// Opens the sockets of a bridge: management socket, listeners and controllers.
     async fn open(&self, id: BridgeId, policy: OpenPolicy) -> Result<(), SwitchError> {
-        let (name, endpoints, versions) = {
+        let (name, endpoints, versions, fail_mode) = {
             let bridges = self.bridges.lock();
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
             let settings = &bridge.settings;
-            (settings.name.clone(), settings.endpoints()?, settings.versions()?)
+            let fail_mode = settings.fail_mode;
+            (settings.name.clone(), settings.endpoints()?, settings.versions()?, fail_mode)
         };
         let paused = Arc::<PausedPackets>::default();
         let host = BridgeHost {
@@ -298,6 +304,7 @@ impl OpenFlowServers {
         };
         let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
         server.set_versions(versions);
+        server.allow_fail_open(fail_mode == FailMode::Standalone);
         let management_path = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         let management = match &management_path {
             Some(path) => match open_management(&server, path).await {
@@ -332,16 +339,20 @@ impl OpenFlowServers {
         closing: SocketsToClose,
         policy: OpenPolicy,
     ) -> Result<(), SwitchError> {
-        let (name, endpoints, versions) = {
+        let (name, endpoints, versions, fail_mode) = {
             let bridges = self.bridges.lock();
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
             let settings = &bridge.settings;
-            (settings.name.clone(), settings.endpoints()?, settings.versions()?)
+            let fail_mode = settings.fail_mode;
+            (settings.name.clone(), settings.endpoints()?, settings.versions()?, fail_mode)
         };
         let Some((server, mut sockets)) = self.take_sockets(id) else { return Ok(()) };
         server.set_versions(versions);
         let changed = sockets.change(&server, &name, &endpoints, closing, policy).await;
         self.put_sockets(id, sockets);
+        if changed.is_ok() {
+            server.allow_fail_open(fail_mode == FailMode::Standalone);
+        }
         changed
     }
 
@@ -361,6 +372,17 @@ impl OpenFlowServers {
             };
             sockets.open_waiting(&server, &name).await;
             self.put_sockets(id, sockets);
+        }
+    }
+
+    /// Makes bridges fail open that had no reachable controller for long enough.
+    fn update_fail_open(&self) {
+        let servers: Vec<_> = {
+            let servers = self.servers.lock();
+            servers.values().map(|side| Arc::clone(&side.server)).collect()
+        };
+        for server in servers {
+            server.update_fail_open();
         }
     }
 

@@ -50,6 +50,8 @@ pub struct BridgeStatus {
     pub management_problem: Option<String>,
     /// Controllers, then listening addresses, in configured order.
     pub controllers: Vec<ControllerStatus>,
+    /// True if the bridge is a learning switch, because no controller is reachable.
+    pub fail_open: bool,
     /// OpenFlow connections of the bridge, oldest first.
     pub connections: Vec<ConnectionSummary>,
     /// Packet-ins of all connections, also of connections that have ended.
@@ -344,6 +346,7 @@ impl BridgeStatus {
                 datapath_id_problem: bridges.datapath_id_problem(bridge),
                 management_problem: bridge.management_problem.clone(),
                 controllers: controllers(&bridge.settings),
+                fail_open: false,
                 connections: Vec::new(),
                 packet_ins: PacketInTotals::default(),
                 nic: nic.filter(|nic| nic.bridge == bridge.settings.name).cloned(),

@@ -33,6 +33,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         }
         NotedDecision::LacpFrame(own) => for_lacp(&port(own), &bond(own)?),
         NotedDecision::BfdPacket(own) => for_bfd(&port(own)),
+        NotedDecision::FailOpen => FAIL_OPEN.to_owned(),
         NotedDecision::Mirrored { mirror } => mirrored_text(names.mirror(mirror)?),
         NotedDecision::CopyNotSent { mirror, port: own } => {
             not_copied(names.mirror(mirror)?, &port(own))
@@ -75,9 +76,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::BothPortsProtected(own) => {
             format!("NORMAL: the ingress port and {} are protected: not sent", port(own))
         }
-        NotedDecision::UnparsedVlanTag => {
-            "NORMAL: the packet has a VLAN tag that was not parsed: dropped".to_owned()
-        }
+        NotedDecision::UnparsedVlanTag => UNPARSED_VLAN_TAG.to_owned(),
         NotedDecision::ReservedDestination(address) => reserved_destination(address),
         NotedDecision::SourceIsDestination(address) => source_is_destination(address),
         NotedDecision::LearnedOnIngressPort { port: own, vlan } => {
@@ -93,6 +92,12 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::Multicast(own) => multicast(own, port),
     })
 }
+
+/// The text for a packet of a bridge that fails open.
+const FAIL_OPEN: &str = "no controller is reachable: forwarded by NORMAL, without the tables";
+
+/// The text for a packet with too many VLAN tags.
+const UNPARSED_VLAN_TAG: &str = "NORMAL: the packet has a VLAN tag that was not parsed: dropped";
 
 /// Returns the text for a packet to an address that bridges do not forward.
 fn reserved_destination(address: [u8; 6]) -> String {

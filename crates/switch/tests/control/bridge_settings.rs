@@ -1,12 +1,13 @@
 //! Settings of a bridge that change while it forwards.
 
-use std::{io::ErrorKind, net::SocketAddr};
+use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 
 use shunt_pipeline::RuleFilter;
 use shunt_switch::{Config, Switch, config::BridgeOptions};
 use tokio::{
-    io::AsyncReadExt as _,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
 };
 
 use crate::fixture::{SwitchFixture, frame, in_time};
@@ -216,4 +217,42 @@ async fn a_reload_changes_a_bridge_that_forwards() {
     let _stream = accept(&listener).await;
     let own = switch.running_config().bridges.remove(0);
     assert_eq!((own.table_rules, own.mac_entries), (5, 9), "only the file's changes");
+}
+
+/// A bridge without its controller forwards by NORMAL, and has no additional rule.
+#[tokio::test]
+async fn standalone_bridge_fails_open_and_returns() {
+    let fixture = SwitchFixture::start(1).await;
+    let switch = &fixture.switch;
+    let rule = "cookie=7,priority=65535,actions=drop";
+    switch.add_rules("br0", &[rule]).await.unwrap();
+    let address = free_address().await;
+    let target = format!("tcp:{address}");
+    let settings = [("controllers", target.as_str()), ("fail_mode", "standalone")];
+    switch.set_bridge("br0", &settings).await.unwrap();
+    let rules = || switch.save().tables[0].rules.clone();
+    let before = rules();
+    let fails_open = || switch.bridges().remove(0).fail_open;
+    let changes = async |wanted: bool| {
+        while fails_open() != wanted {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // Three inactivity probes are 15 seconds.
+    timeout(Duration::from_secs(60), changes(true)).await.unwrap();
+    let [one, two] = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await];
+    one.send(&frame(1));
+    assert_eq!(two.next_received().await, frame(1));
+    assert_eq!(switch.rules_count("br0", &RuleFilter::all()).unwrap(), 1);
+    assert_eq!(rules(), before);
+    // Other settings change, and the bridge stays a learning switch.
+    switch.set_bridge("br0", &[("mac_entries", "9")]).await.unwrap();
+    one.send(&frame(2));
+    assert_eq!(two.next_received().await, frame(2));
+    let controller = TcpListener::bind(address).await.unwrap();
+    let (mut stream, _) = in_time(controller.accept()).await.unwrap();
+    // A hello of OpenFlow 1.3.
+    stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).await.unwrap();
+    in_time(changes(false)).await;
+    assert_eq!(rules(), before);
 }

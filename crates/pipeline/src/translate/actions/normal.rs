@@ -68,6 +68,13 @@ pub(super) const GROUP_ADDRESS: u64 = 1 << 40;
 /// The broadcast MAC address.
 pub(super) const BROADCAST: u64 = 0xffff_ffff_ffff;
 
+/// Forwards a packet of a bridge that fails open, which consults no table.
+#[cold]
+pub(in crate::translate) fn fail_open(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> {
+    egress.note(NotedDecision::FailOpen);
+    normal(egress)
+}
+
 /// Runs `output:NORMAL`: learns the source address and forwards the packet.
 pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> {
     let ingress = egress.packet.in_port();

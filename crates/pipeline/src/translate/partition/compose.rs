@@ -88,7 +88,10 @@ pub(in crate::translate) fn begins_plain(
         return false;
     };
     let ports = bridge.ports(tables.version);
+    let fails_open = bridge.settings(tables.version).is_some_and(|own| own.fails_open);
     let begins = match start {
+        // A packet of a bridge that fails open has no lookup.
+        None if fails_open => false,
         None => {
             ports.is_some_and(|own| own.has_plain_ingress() && !own.protocols.any())
                 && key.words()[..BRIDGE].iter().all(|word| *word == 0)

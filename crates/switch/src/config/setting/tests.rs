@@ -29,6 +29,7 @@ fn value(key: &str) -> &'static str {
         "eviction.repair" => "on",
         "packets.vlan_limit" => "2",
         "qinq_ethtype" => "802.1q",
+        "fail_mode" => "standalone",
         "table_overflow" => "evict",
         "local" => "tap",
         _ => "7",
