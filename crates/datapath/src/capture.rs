@@ -59,7 +59,9 @@ impl fmt::Debug for CaptureTap {
 /// The captures of one packet thread.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
+    /// The captures, each with its filter and ring.
     taps: Vec<CaptureTap>,
+    /// Time of this iteration.
     now: Time,
 }
 

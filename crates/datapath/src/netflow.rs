@@ -104,7 +104,9 @@ pub(crate) struct DecisionId(pub(crate) u64);
 
 /// The packet thread's endpoint of a NetFlow cache.
 pub struct NetflowCache {
+    /// The bridge of the flows.
     bridge: BridgeId,
+    /// Maximum number of flows.
     limit: usize,
     /// The flows, without an order.
     flows: Vec<CachedFlow>,
@@ -112,12 +114,16 @@ pub struct NetflowCache {
     ///
     /// The hash table has chained buckets, so it never allocates memory and never moves all flows.
     buckets: Box<[u32]>,
+    /// The hash function of keys.
     hasher: KeyHasher,
+    /// The ring of flows to report.
     expired: Producer<ExpiredFlow>,
     shared: Arc<NetflowShared>,
     /// Position of the next flow to check, while a scan runs.
     next_checked: usize,
+    /// True while expired flows are searched.
     is_scanning: bool,
+    /// Time of the next search for expired flows.
     next_scan: Time,
     /// Position of the next flow to compare when room is needed.
     next_candidate: usize,
@@ -146,11 +152,15 @@ struct NetflowShared {
 /// A flow of the cache, in the list of its hash bucket.
 struct CachedFlow {
     key: NetflowKey,
+    /// The hash bucket of the flow.
     bucket: u32,
     /// Position of the next flow of the bucket, or [`NONE`].
     next: u32,
+    /// The packets, bytes and times of the flow.
     counts: FlowCounts,
+    /// The output ports of the flow.
     egress: SampledEgress,
+    /// The decision that `egress` belongs to.
     decision: Option<DecisionId>,
 }
 

@@ -30,14 +30,21 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Caches {
     pub(crate) owner: Owner,
+    /// The settings of the caches.
     config: CacheConfig,
+    /// The exact-match cache, which is searched first.
     exact: ExactCache,
+    /// The wildcard index, which is searched after an exact-match miss.
     index: AnyIndex,
     /// Entries with an install number up to this belong to a former index.
     outdated: InstallNo,
+    /// The random inputs of the index.
     seeds: IndexSeeds,
+    /// Scratch: the hash of each packet of a burst.
     hashes: [u64; BURST],
+    /// Scratch: the exact-match line that each packet hit.
     lines: [Option<u32>; BURST],
+    /// The measurement that decides if the exact-match cache is used.
     trial: ExactTrial,
     /// Number of dead entries that may still be reclaimed in this burst.
     ///
@@ -49,6 +56,7 @@ pub(crate) struct Caches {
     limit: usize,
     /// The counts of replaced indexes.
     totals: IndexTotals,
+    /// The counts of the exact-match cache, not published yet.
     tally: ExactTally,
     /// The positions of the last burst that hit the exact-match cache.
     exact_hits: PositionSet,
@@ -70,16 +78,22 @@ const RECLAIMS_PER_ITERATION: usize = 64;
 /// The counts of the exact-match cache, before they are published.
 #[derive(Clone, Copy, Debug, Default)]
 struct ExactTally {
+    /// Number of packets that hit.
     hits: u64,
+    /// Number of packets that missed.
     misses: u64,
+    /// Number of inserted flows.
     inserts: u64,
 }
 
 /// Decides if the exact-match cache is used, by the cost of wildcard lookups.
 #[derive(Debug)]
 struct ExactTrial {
+    /// True if the exact-match cache is used.
     uses_exact: bool,
+    /// Number of wildcard lookups since the last decision.
     packets: u32,
+    /// Number of probes of these lookups.
     probes: u32,
 }
 

@@ -39,17 +39,20 @@ use crate::{
 /// A chain of stages as the wildcard index of a packet thread.
 #[derive(Debug)]
 pub(crate) struct GigaflowIndex {
+    /// The stages, and the policy that fills them.
     gigaflow: Gigaflow,
     /// The buffer for the walk of a single packet through the stages.
     walk: Walk,
     /// The walks of a burst.
     walks: Box<[Walk]>,
+    /// The packet counts, not published yet.
     tally: ChainTally,
 }
 
 /// The walk of a packet that missed in the chain.
 #[derive(Debug, Default)]
 pub(crate) struct PartialWalk {
+    /// The stages that the packet hit before its miss.
     walk: Walk,
     /// True if the packet was sampled for set duelling.
     is_sampled: bool,

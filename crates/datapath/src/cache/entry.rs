@@ -63,24 +63,36 @@ pub struct Reclaimed {
 pub struct Hit<'a> {
     /// The list of actions.
     pub actions: &'a [DatapathAction],
+    /// The number of the only output port; [`NONE`] for other actions.
     forward: u32,
+    /// True if the packet is dropped where it would leave by its ingress port.
     unless_ingress: bool,
 }
 
 /// The store of all entries of one owner.
 #[derive(Debug)]
 pub struct Entries {
+    /// The fields that a hit uses, by slot.
     hot: Vec<HotFields>,
+    /// The other fields, by slot.
     cold: Vec<ColdFields>,
+    /// The free slots.
     free: Vec<u32>,
+    /// The dead entries that wait to be reclaimed.
     retired: VecDeque<EntryRef>,
     /// Evicted entries that may be re-translated before they are reclaimed.
     repair_queue: RepairQueue,
+    /// The slots with hits that are not credited yet.
     dirty: VecDeque<u32>,
+    /// The slot of the oldest live entry; [`NONE`] without entries.
     oldest: u32,
+    /// The slot of the newest live entry; [`NONE`] without entries.
     newest: u32,
+    /// Number of live entries.
     live: usize,
+    /// Maximum number of live entries.
     limit: usize,
+    /// The empty list of actions, which free slots share.
     no_actions: Arc<[DatapathAction]>,
 }
 
@@ -88,16 +100,21 @@ pub struct Entries {
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct HotFields {
+    /// Number of hits that are not credited yet.
     packets: u64,
+    /// Bytes of these packets.
     bytes: u64,
+    /// Time of the last hit.
     used: Time,
     actions: Arc<[DatapathAction]>,
+    /// Number of entries that have died in the slot, modulo 2^32.
     generation: u32,
     /// Number of the port of [`Hit::forward`]; [`NONE`] if there is none.
     forward: u32,
     unless_ingress: bool,
     /// True while the slot is in the list of slots to credit.
     is_dirty: bool,
+    /// The state of the slot: free, live or dead.
     state: SlotState,
 }
 
@@ -112,9 +129,13 @@ enum SlotState {
 /// The fields of an entry that a hit does not use.
 #[derive(Debug)]
 struct ColdFields {
+    /// The traversal of the entry; `None` in a free slot.
     traversal: Option<Arc<Traversal>>,
+    /// The number of the installation.
     number: InstallNo,
+    /// The slot of the next older entry, or [`NONE`].
     older: u32,
+    /// The slot of the next newer entry, or [`NONE`].
     newer: u32,
     packets: u64,
     bytes: u64,

@@ -55,14 +55,19 @@ impl Default for ExactConfig {
 /// The exact-match cache of one packet thread.
 #[derive(Debug)]
 pub struct ExactCache {
+    /// Part of the hash of each flow, by set.
     tags: Box<[Tags]>,
+    /// The flows, by set.
     lines: Box<[CacheLine]>,
     /// The entries after the first entry of each line, `further_max` per line.
     further: Box<[EntryRef]>,
+    /// Maximum number of entries of a flow after the first.
     further_max: usize,
     /// Number of sets minus one.
     mask: u64,
+    /// One miss in this number is inserted; 0 switches the cache off.
     insert_inverse: u32,
+    /// The state of the random numbers that choose misses.
     random: u64,
 }
 
@@ -73,6 +78,7 @@ type Tags = [u32; WAYS];
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct CacheLine {
+    /// The key of the flow at ingress.
     words: [u64; INGRESS_WORDS],
     /// The first entry that the packets of the flow hit.
     first: EntryRef,

@@ -10,6 +10,7 @@ use crate::{metrics::CHAIN_MAX, packet::buffer::BURST};
 /// The slots of the live entries that a packet hit; empty if it missed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HitSlots {
+    /// The slots, of which the first `count` are valid.
     slots: [u32; CHAIN_MAX],
     count: u8,
 }
@@ -75,6 +76,7 @@ impl PositionSet {
 
 /// The action lists of the entries that a packet hit, without empty lists.
 pub(crate) struct ActionLists<'a> {
+    /// The lists, of which the first `count` are valid.
     lists: [&'a Arc<[DatapathAction]>; CHAIN_MAX],
     count: usize,
 }

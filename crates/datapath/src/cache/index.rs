@@ -151,6 +151,7 @@ pub(crate) struct IngressBurst<'a> {
 
 /// A forecast that needs a translation.
 pub(crate) struct ForecastUpcall<'a> {
+    /// The flow and the functions that translate it.
     pub(crate) upcall: Upcall<'a>,
     /// The bits of the key that the forecast knows; `None`: all bits.
     pub(crate) known: Option<&'a SparseMask>,
@@ -224,7 +225,9 @@ pub(crate) struct IndexCapacity {
 /// The random inputs of an index.
 #[derive(Debug)]
 pub(crate) struct IndexSeeds {
+    /// The hash function of keys.
     pub(crate) hasher: KeyHasher,
+    /// The start value of further random numbers.
     pub(crate) seed: u64,
     /// Trains learned indexes.
     pub(crate) trainer: Arc<Trainer>,

@@ -65,13 +65,17 @@ pub struct MegaflowConfig {
 /// The megaflow cache as the wildcard index of a packet thread.
 #[derive(Debug)]
 pub(crate) struct MegaflowIndex {
+    /// The entries by mask, with the learned index over them.
     megaflows: IndexedMegaflows,
     /// The signature cache, allocated at its first use.
     signatures: Option<SignatureCache>,
     /// The positions of the last burst that hit in the signature cache.
     signature_hits: PositionSet,
+    /// The settings of the cache.
     config: MegaflowConfig,
+    /// The start value of the signature cache's random numbers.
     seed: u64,
+    /// The counts, not published yet.
     tally: MegaflowTally,
 }
 
@@ -81,8 +85,11 @@ pub(crate) struct MegaflowTally {
     hits: u64,
     misses: u64,
     inserts: u64,
+    /// Number of searched subtables.
     probes: u64,
+    /// The counts of the signature cache.
     signature: LookupTally,
+    /// The counts of the learned index.
     learned: LookupTally,
 }
 

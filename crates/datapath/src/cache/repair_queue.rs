@@ -17,6 +17,7 @@ pub(super) struct RepairQueue {
     ///
     /// Each bucket is in the order of evictions, with the time of each eviction.
     by_age: [VecDeque<(EntryRef, Time)>; AGES],
+    /// Number of entries in all buckets.
     len: usize,
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct QueueCounters {
     tx_packets: AtomicU64,
     tx_bytes: AtomicU64,
+    /// Number of packets that the queue dropped.
     tx_errors: AtomicU64,
 }
 

@@ -71,9 +71,11 @@ pub enum NextQueue {
 pub struct HtbTokens {
     /// Time up to which the buckets are filled.
     filled: Time,
+    /// The bucket of the port's rate.
     port: BitBucket,
     /// Bits by which minimum rates may overdraw the bucket of the port.
     overdraft: u64,
+    /// The buckets of each queue.
     queues: Box<[QueueTokens]>,
     /// The least start tag of each rank, in bits (virtual time).
     ///
@@ -88,6 +90,7 @@ struct QueueTokens {
     assured: BitBucket,
     /// The bucket of the maximum rate.
     ceiling: BitBucket,
+    /// The priority; a lower number sends first.
     priority: u32,
     /// Index of the first queue with the same priority.
     class: usize,
@@ -98,7 +101,9 @@ struct QueueTokens {
 /// A bucket of billionths of a bit.
 #[derive(Debug)]
 struct BitBucket {
+    /// The present content.
     level: i128,
+    /// The maximum content.
     depth: i128,
     /// Bits per second.
     rate: u64,

@@ -13,7 +13,9 @@ use crate::packet::buffer::{BURST, Packet, Pool};
 /// The waiting packets of one thread, by queue.
 #[derive(Debug)]
 pub(crate) struct EgressQueues {
+    /// The queues of the port, which all threads share.
     scheduler: Arc<EgressScheduler>,
+    /// The packets of this thread in each queue.
     queues: Box<[EgressQueue]>,
     /// The queues with packets.
     own: QueueSet,
@@ -28,6 +30,7 @@ pub(crate) struct EgressQueues {
 /// The waiting packets of one queue, on one thread.
 #[derive(Debug, Default)]
 struct EgressQueue {
+    /// The packets, oldest first.
     packets: VecDeque<Packet>,
     /// Number of waiting packets in large buffers.
     large: usize,

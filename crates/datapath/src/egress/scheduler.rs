@@ -24,9 +24,11 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 pub struct EgressScheduler {
     /// The number of each queue, ascending.
     ids: Box<[QueueId]>,
+    /// The token buckets; a packet thread only tries the lock.
     tokens: Mutex<HtbTokens>,
     /// Number of waiting packets of each queue, of all threads.
     waiting: Box<[AtomicU64]>,
+    /// The counters of each queue.
     counters: Box<[QueueCounters]>,
     /// Time at which the scheduler was created.
     pub created: Time,

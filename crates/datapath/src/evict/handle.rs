@@ -38,6 +38,7 @@ use crate::{
 
 /// A coordinator, run by the eviction thread and sometimes by a sender of changes.
 pub struct CoordinatorHandle {
+    /// Wakes the eviction thread.
     waker: Arc<Waker>,
     state: Mutex<HandleState>,
 }
@@ -54,7 +55,9 @@ enum HandleState {
 /// The coordinator, and the last version that all owners acknowledged.
 struct OpenCoordinator {
     coordinator: EvictionCoordinator,
+    /// The last version that all owners acknowledged.
     acked: Version,
+    /// Called when all owners have acknowledged a later version.
     on_acked: Box<dyn FnMut(Version) + Send>,
 }
 

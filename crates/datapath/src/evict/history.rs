@@ -51,9 +51,13 @@ pub struct EvictionHistory {
     pub time_to_list: Histogram,
     /// Time from publishing a version to the last owner's acknowledgement.
     pub time_to_ack: Histogram,
+    /// Number of evicted entries for each reason.
     by_kind: [u64; EvictedBy::COUNT],
+    /// Number of evicted entries for each table.
     by_table: BTreeMap<(BridgeId, TableId), u64>,
+    /// The last evictions.
     recent: VecDeque<Evicted>,
+    /// The versions without all acknowledgements, with their times.
     unacked: VecDeque<(Version, Time)>,
 }
 

@@ -14,7 +14,9 @@ pub struct Link {
     // Each field has its own cache line of the processor: the owner reads the mailbox in every
     // iteration, and readers of the acknowledged version must not take this line away.
     mailbox: CachePadded<Mailbox>,
+    /// Wakes the packet thread.
     waker: CachePadded<Waker>,
+    /// The last version that the packet thread acknowledged.
     acked: CachePadded<AtomicU64>,
 }
 

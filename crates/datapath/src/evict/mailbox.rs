@@ -54,9 +54,11 @@ impl Invalidation {
 /// A mailbox for one invalidation from the eviction thread to one owner.
 #[derive(Debug)]
 pub struct Mailbox {
+    /// True while an invalidation waits.
     flagged: AtomicBool,
     /// Iterations that the owner has begun. Only the owner writes it.
     iterations: AtomicU64,
+    /// The waiting invalidation.
     pending: Mutex<Option<PendingInvalidation>>,
 }
 

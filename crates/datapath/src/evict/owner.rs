@@ -139,13 +139,16 @@ pub struct Refused {
 #[derive(Debug)]
 pub struct Owner {
     id: OwnerId,
+    /// The version that the owner has adopted.
     version: Version,
     /// The number of the last install.
     last: InstallNo,
     /// Number of reports that were made.
     reported: u64,
+    /// Number of refused installs, by reason.
     refused: Refused,
     entries: Entries,
+    /// The ring of installs and removals, to the engine.
     reports: Producer<Report>,
     /// The last learn request that was sent.
     requested: LearnSeq,

@@ -36,7 +36,9 @@ use crate::sync::{AtomicBool, Ordering, fence};
 /// A thread's sleep state, and the signal that wakes it.
 #[derive(Debug)]
 pub struct Waker {
+    /// True while the thread sleeps, or is about to.
     asleep: AtomicBool,
+    /// The event that ends the sleep.
     signal: Signal,
 }
 

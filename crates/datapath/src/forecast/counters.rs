@@ -18,6 +18,7 @@ use crate::metrics::Counter;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ForecastCounters {
+    /// The counters of each origin of forecasts.
     sources: [SourceCounters; ForecastSource::COUNT],
     /// New flows that were queued for the predictors.
     pub observed: Counter,
@@ -87,7 +88,9 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
 /// The counters to which the outcome of a forecast will be added.
 #[derive(Clone, Debug)]
 pub(crate) struct ForecastAccount {
+    /// The counters of the packet thread with the predictor.
     counters: Arc<ForecastCounters>,
+    /// The origin of the forecast.
     pub(crate) source: ForecastSource,
     /// The preload of the flow; `None` without a preload.
     pub(crate) ticket: Option<Arc<ForecastTicket>>,

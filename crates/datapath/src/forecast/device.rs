@@ -37,7 +37,9 @@ pub enum DeviceOutcome {
 /// If this value is dropped before the outcome is known, the outcome is [`DeviceOutcome::Unused`].
 #[derive(Debug)]
 pub struct DeviceForecast {
+    /// The entry's end, by which the agent reports.
     pub(crate) entry: EntryForecast,
+    /// The outcome, which the packet thread reads.
     outcome: Arc<OnceLock<DeviceOutcome>>,
     /// The preload of the flow, until the device has accepted or refused it.
     ticket: Option<Arc<ForecastTicket>>,

@@ -38,6 +38,7 @@ impl Default for ForecastConfig {
 #[derive(Debug)]
 pub struct ThreadForecasts {
     pub(crate) config: ForecastConfig,
+    /// The predictors and their governors.
     predictors: Foresight,
     /// New flows that wait for the predictors.
     observed: VecDeque<FlowObservation>,
@@ -49,12 +50,16 @@ pub struct ThreadForecasts {
     next_due: Option<Duration>,
     /// Time of the next report of outcomes to the governors of the predictors.
     next_report: Duration,
+    /// The ring of announced flows and sets of back ends.
     incoming: Consumer<ForecastMessage>,
     /// The forecasts of other packet threads.
     pub(crate) inbox: Arc<ForecastInbox>,
+    /// The inboxes of the packet threads, by port.
     pub(crate) routes: ForecastRoutes,
+    /// The forecasts that wait for a translation.
     pub(crate) waiting: ForecastQueue,
     pub(crate) counters: Arc<ForecastCounters>,
+    /// The speculative entries of the thread.
     pub(crate) speculation: Speculation,
     /// The clock that measures the time of translations.
     pub(crate) stopwatch: Stopwatch,
@@ -63,8 +68,10 @@ pub struct ThreadForecasts {
 /// The sender's end, for a thread that announces flows.
 #[derive(Debug)]
 pub struct ForecastSender {
+    /// The ring to the packet thread.
     messages: Producer<ForecastMessage>,
     counters: Arc<ForecastCounters>,
+    /// The link of the packet thread: its mailbox, waker and acknowledged version.
     link: Arc<Link>,
 }
 

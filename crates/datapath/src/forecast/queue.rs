@@ -13,7 +13,9 @@ use super::ForecastAccount;
 /// translations to the predictors.
 #[derive(Debug, Default)]
 pub(crate) struct ForecastQueue {
+    /// The forecasts of predictors.
     predicted: BoundedQueue,
+    /// The announced flows.
     announced: BoundedQueue,
     /// True if the last taken forecast was one of a predictor.
     was_predicted: bool,
@@ -25,6 +27,7 @@ pub(crate) struct WaitingForecast {
     pub(crate) forecast: Forecast,
     /// The number of the last install before the forecast was received.
     pub(crate) last: InstallNo,
+    /// The counters for its outcome.
     pub(crate) account: ForecastAccount,
 }
 

@@ -33,10 +33,13 @@ pub(crate) type IngressPort = (u64, PortNo);
 /// The ports of a packet thread, and forecasts of other threads for these ports.
 #[derive(Debug)]
 pub(crate) struct ForecastInbox {
+    /// The ports that the packet thread polls.
     ports: Mutex<BTreeSet<IngressPort>>,
+    /// The forecasts of other threads, with the counters for their outcomes.
     forecasts: Mutex<VecDeque<(Forecast, ForecastAccount)>>,
     /// The length of `forecasts`, which can be read without the lock.
     count: AtomicUsize,
+    /// The link of the packet thread: its mailbox, waker and acknowledged version.
     link: Arc<Link>,
 }
 

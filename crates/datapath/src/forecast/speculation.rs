@@ -30,6 +30,7 @@ use crate::{
 /// The speculative entries of a packet thread, and the origins of entries.
 #[derive(Debug, Default)]
 pub(crate) struct Speculation {
+    /// The forecasts with speculative entries.
     flows: VecDeque<SpeculativeFlow>,
     /// Forecasts without entries in software that wait for the outcome in the device.
     awaited: VecDeque<AwaitedFlow>,
@@ -45,9 +46,11 @@ pub(crate) struct SpeculativeFlow {
     pub(crate) entries: Box<[EntryRef]>,
     /// Number of entries that were made for the forecast.
     pub(crate) made: usize,
+    /// The counters for the outcome.
     pub(crate) account: ForecastAccount,
     /// The key of the flow.
     pub(crate) key: SparseKey,
+    /// Time of the installation.
     pub(crate) installed: Time,
     /// Time at which entries without a hit expire.
     pub(crate) expires: Time,
@@ -58,6 +61,7 @@ pub(crate) struct SpeculativeFlow {
 /// A flow without an outcome until the device reports its hits.
 #[derive(Debug)]
 struct AwaitedFlow {
+    /// The forecast, without entries in software.
     flow: SpeculativeFlow,
     /// The outcome if the device reports no hit.
     otherwise: ForecastOutcome,
@@ -66,7 +70,9 @@ struct AwaitedFlow {
 /// The forecast source of a speculative entry, with the installation time.
 #[derive(Clone, Copy, Debug)]
 struct EntryOrigin {
+    /// The generation of the slot at the installation.
     generation: u32,
+    /// The origin of the forecast.
     source: ForecastSource,
     installed: Time,
 }
@@ -75,6 +81,7 @@ struct EntryOrigin {
 #[derive(Debug)]
 pub(crate) struct SettledForecast {
     pub(crate) flow: SpeculativeFlow,
+    /// The outcome.
     pub(crate) settlement: ForecastOutcome,
 }
 

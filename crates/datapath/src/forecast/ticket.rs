@@ -10,13 +10,21 @@ use super::counters::SharedCounter;
 /// the flows of all preloads, so they cannot give the counts of one preload.
 #[derive(Debug, Default)]
 pub struct ForecastTicket {
+    /// Number of flows that were sent to packet threads.
     sent: SharedCounter,
+    /// Number of flows that got entries.
     installed: SharedCounter,
+    /// Number of flows that existing entries covered.
     covered: SharedCounter,
+    /// Number of refused flows, by reason.
     refused: [SharedCounter; ForecastRefusal::COUNT],
+    /// Number of flows that were offered to the device.
     device_offered: SharedCounter,
+    /// Number of flows that the device accepted.
     device_accepted: SharedCounter,
+    /// Number of flows that the device refused.
     device_refused: SharedCounter,
+    /// Number of flows from ports without the device.
     device_elsewhere: SharedCounter,
 }
 

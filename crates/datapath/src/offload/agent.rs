@@ -43,16 +43,25 @@ pub struct OffloadAgent<T> {
     pub(super) capabilities: OffloadCapabilities,
     /// The intended entries of the device, and their chain of stages.
     pub(super) owner: Owner,
+    /// The chain of the device's stages, in software.
     pub(super) gigaflow: Gigaflow,
     /// The state of each intended entry in the device.
     pub(super) ledger: Ledger,
+    /// The number of insertions that may be pending.
     pub(super) insertion_limit: InsertionLimit,
+    /// The state of the device: present or lost, and stale or not.
     pub(super) judge: StalenessJudge,
+    /// The current reading of counters.
     pub(super) reading: Reading,
+    /// The entries with many hits.
     pub(super) large_flows: LargeFlows,
+    /// The retired tags that may still be in use.
     pub(super) drain: Drain,
+    /// The traversals that wait for all their entries.
     pub(super) pending_traversals: PendingTraversals,
+    /// The forecasts in the device without an outcome.
     pub(super) forecasts: PendingForecasts,
+    /// The ring of candidates of each packet thread.
     pub(super) candidate_rings: Vec<Consumer<OffloadCandidate>>,
     /// The packet thread from which the next iteration takes candidates first.
     pub(super) offered_first: usize,
@@ -60,14 +69,23 @@ pub struct OffloadAgent<T> {
     pub(super) ports: Option<BTreeSet<PortNo>>,
     /// Entries to remove when the ring of reports to the eviction thread has room.
     pub(super) to_remove: BTreeSet<LtmEntryRef>,
+    /// Scratch: the stages that a packet hits.
     pub(super) walk: Walk,
+    /// Scratch: the responses of the device.
     pub(super) events: Vec<OffloadEvent>,
+    /// Scratch: the operations of an iteration.
     pub(super) batch: Batch,
+    /// The status to publish.
     pub(super) status: OffloadStatus,
+    /// Time of this iteration.
     pub(super) now: Time,
+    /// The mailbox of the agent, and its acknowledged version.
     pub(super) link: Arc<Link>,
+    /// Wakes the eviction thread.
     pub(super) coordinator: Arc<Waker>,
+    /// The commands of the control plane.
     commands: mpsc::Receiver<OffloadCommand>,
+    /// The published status.
     shared: Arc<SharedStatus>,
 }
 

@@ -11,6 +11,7 @@ use shunt_pipeline::Time;
 /// The numbers of retired tags, with the times at which they retired.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
+    /// Number of retired tags that were recorded.
     noted: u64,
     /// The total number of retired tags at each time, oldest first.
     waiting: VecDeque<(Time, u64)>,

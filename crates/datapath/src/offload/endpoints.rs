@@ -54,8 +54,10 @@ pub struct OffloadCandidate {
 /// A packet thread's end of its ring of candidates.
 #[derive(Debug)]
 pub struct OffloadCandidates {
+    /// The ring to the agent.
     ring: Producer<OffloadCandidate>,
     counters: Arc<CandidateCounters>,
+    /// The link of the agent: its mailbox, waker and acknowledged version.
     link: Arc<Link>,
     /// True if the agent was not woken for the last candidates.
     has_unnotified: bool,
@@ -69,7 +71,9 @@ pub struct OffloadCandidates {
 /// Counters of the candidates of one packet thread.
 #[derive(Debug, Default)]
 pub(super) struct CandidateCounters {
+    /// Number of candidates that were created.
     pub(super) made: Counter,
+    /// Number of candidates that the full ring dropped.
     pub(super) dropped: Counter,
 }
 
@@ -77,6 +81,7 @@ pub(super) struct CandidateCounters {
 #[derive(Clone)]
 pub struct OffloadHandle {
     commands: mpsc::Sender<OffloadCommand>,
+    /// The link of the agent: its mailbox, waker and acknowledged version.
     link: Arc<Link>,
     shared: Arc<SharedStatus>,
 }
@@ -90,6 +95,7 @@ pub struct OffloadEndpoint {
     pub(super) candidate_rings: Vec<Consumer<OffloadCandidate>>,
     pub(super) commands: mpsc::Receiver<OffloadCommand>,
     pub(super) link: Arc<Link>,
+    /// Wakes the eviction thread.
     pub(super) coordinator: Arc<Waker>,
     pub(super) shared: Arc<SharedStatus>,
 }
@@ -97,6 +103,7 @@ pub struct OffloadEndpoint {
 /// The status that the agent publishes.
 #[derive(Debug, Default)]
 pub(super) struct SharedStatus {
+    /// The last published status.
     status: Mutex<OffloadStatus>,
     candidate_counters: Vec<Arc<CandidateCounters>>,
 }

@@ -26,6 +26,7 @@ use crate::{
 /// The forecasts in a device that have no outcome yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingForecasts {
+    /// The forecasts, oldest first.
     flows: VecDeque<PendingForecast>,
 }
 
@@ -38,6 +39,7 @@ struct PendingForecast {
     ///
     /// The other forecasts were for the same flow, or for flows that share the entries.
     is_shared: bool,
+    /// The agent's end of the forecast.
     forecast: DeviceForecast,
 }
 

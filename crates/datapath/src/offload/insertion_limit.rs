@@ -15,6 +15,7 @@ pub(super) struct InsertionLimit {
     since: Time,
     /// Number of insertions that were confirmed in this interval.
     acked: usize,
+    /// Number of insertions that may be pending.
     allowed: usize,
 }
 

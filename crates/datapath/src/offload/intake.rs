@@ -26,6 +26,7 @@ struct OwnerEntries<'a> {
     capabilities: &'a OffloadCapabilities,
     /// The reason why the store did not admit the last rule.
     refusal: Option<Refusal>,
+    /// The entries that were added.
     made: Vec<LtmEntryRef>,
 }
 

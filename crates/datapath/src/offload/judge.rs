@@ -29,7 +29,9 @@ pub(super) struct StalenessJudge {
     was_lost: bool,
     /// True if a version was acknowledged before the device confirmed the removals.
     is_unconfirmed: bool,
+    /// Number of repairs of a lost device.
     repairs: u64,
+    /// Number of stale entries in the device.
     stale_count: u64,
 }
 

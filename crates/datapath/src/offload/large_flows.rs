@@ -26,6 +26,7 @@ pub(super) struct LargeFlows {
     interval: Duration,
     /// The number of entries with hits in the current reading, and the sum of rates.
     entries: u64,
+    /// The sum of packets per second over these entries.
     rates: u64,
 }
 

@@ -37,7 +37,9 @@ use crate::forecast::EntryForecast;
 /// All entries that the device is intended to hold, or may still hold.
 #[derive(Debug)]
 pub(super) struct Ledger {
+    /// The entries, by their numbers in the ledger.
     offloaded_entries: HashMap<LtmIndex, OffloadEntry, Hasher>,
+    /// The number of each intended entry of the owner.
     by_entry: HashMap<LtmEntryRef, LtmIndex, Hasher>,
     /// The entry that occupies each key in the device, also while it is removed.
     keys: HashMap<EntryKey, LtmIndex, Hasher>,
@@ -49,17 +51,23 @@ pub(super) struct Ledger {
     refused_removals: BTreeSet<(StageId, LtmIndex)>,
     /// Stale entries that are not gone, by the time at which they became stale.
     stale: BTreeSet<(Time, LtmIndex)>,
+    /// Number of entries to remove.
     unwanted_count: usize,
     /// Number of unwanted entries of each stage that the device holds or may hold.
     leaving: Vec<usize>,
+    /// The entry of each operation without a response.
     pending_operations: HashMap<Ticket, LtmIndex, Hasher>,
     /// Number of pending insertions.
     inserting_count: usize,
     /// Entries of each stage that the device holds or may hold.
     occupied: Vec<usize>,
+    /// Maximum number of entries of each stage.
     capacity: Vec<usize>,
+    /// The number of the next entry.
     next_index: u64,
+    /// The number of the next operation.
     next_ticket: u64,
+    /// Number of operations, by kind and result.
     pub(super) operations: OperationCounts,
 }
 
@@ -71,6 +79,7 @@ pub(super) struct NewEntry {
     pub(super) stage: StageId,
     pub(super) rule: LtmRule,
     pub(super) traversal: Arc<Traversal>,
+    /// The number of the traversal among those of the agent.
     pub(super) traversal_no: u64,
     pub(super) forecast: Option<EntryForecast>,
 }

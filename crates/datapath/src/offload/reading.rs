@@ -13,6 +13,7 @@ use crate::command::Reply;
 /// Readings, one after the other.
 #[derive(Default)]
 pub(super) struct Reading {
+    /// The reading in progress.
     current: Option<CurrentReading>,
     /// Pulls that wait for the next reading.
     waiting: Vec<Reply<()>>,
@@ -22,16 +23,20 @@ pub(super) struct Reading {
 
 /// The reading of counters that is in progress.
 struct CurrentReading {
+    /// Time at which the reading began.
     began_at: Time,
     /// The tickets of operations without a response.
     tickets: BTreeSet<Ticket>,
+    /// False after an operation of the reading has failed.
     is_complete: bool,
+    /// The requests for the result of this reading.
     replies: Vec<Reply<()>>,
 }
 
 /// The start and the result of a reading of counters that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedReading {
+    /// Time at which the reading began.
     pub(super) began_at: Time,
     /// True if the device has responded to all operations of the reading.
     pub(super) is_complete: bool,

@@ -23,9 +23,11 @@ pub const BURST: usize = 32;
 
 /// A frame in a buffer with headroom, and the metadata of its ingress port.
 pub struct Packet {
+    /// The headroom, the frame, and unused room.
     buffer: Box<[u8]>,
     /// Offset of the frame in the buffer.
     start: u32,
+    /// Length of the frame.
     length: u32,
     /// The ingress port.
     pub ingress: DatapathPort,
@@ -149,7 +151,9 @@ impl fmt::Debug for Packet {
 /// so that the counts of both pools stay right.
 #[derive(Debug)]
 pub struct Pool {
+    /// The buffers for frames of at most [`Self::SMALL`] bytes.
     small: FreeList,
+    /// The buffers for longer frames.
     large: FreeList,
 }
 
@@ -264,6 +268,7 @@ impl Default for Pool {
 
 /// The buffers of one size: a stack of free buffers, and the number in use.
 struct FreeList {
+    /// The free buffers; the last one is used next.
     free: Vec<Box<[u8]>>,
     /// Length of each buffer.
     size: usize,

@@ -28,7 +28,9 @@ pub struct IngressPolicing {
 /// The token buckets of a port, which all packet threads share.
 #[derive(Debug)]
 pub struct IngressPolicer {
+    /// The bucket of the limit in bits; `None` without a limit.
     bits: Option<TokenBucket>,
+    /// The bucket of the limit in packets; `None` without a limit.
     packets: Option<TokenBucket>,
 }
 

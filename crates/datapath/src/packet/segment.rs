@@ -91,9 +91,13 @@ struct SegmentPosition {
 
 /// Offsets of the headers of a packet that will be segmented.
 pub(crate) struct Headers {
+    /// Offset of the IP header.
     network: usize,
+    /// The version of IP.
     network_kind: NetworkKind,
+    /// Offset of the TCP or UDP header.
     transport: usize,
+    /// The transport protocol.
     transport_kind: SegmentedProtocol,
     /// Offset of the payload.
     payload: usize,

@@ -38,11 +38,13 @@ use crate::{cache::EntryRef, packet::buffer::BURST};
 /// An index over the entries of a [`MegaflowCache`], and its training.
 #[derive(Debug)]
 pub(super) struct LearnedIndex {
+    /// The thread that trains the index.
     trainer: Arc<Trainer>,
     /// Minimum number of masks with which entries are indexed.
     masks_min: usize,
     /// The index in use.
     current: Option<TrainedIndex>,
+    /// The training in progress.
     pending: Option<PendingTraining>,
     /// The boxes of all entries.
     ///
@@ -54,7 +56,9 @@ pub(super) struct LearnedIndex {
     next_recorded: Option<usize>,
     /// Number of entries that are not indexed now.
     unindexed: usize,
+    /// Number of entries that the last training did not index.
     unindexed_by_training: usize,
+    /// Number of finished trainings.
     trainings: u64,
     /// True if the trainer thread has panicked: lookups then search all masks.
     has_lost_trainer: bool,

@@ -13,8 +13,11 @@ use crate::cache::EntryRef;
 /// Tuple space with a learned index over most of its entries.
 #[derive(Debug)]
 pub(super) struct IndexedMegaflows {
+    /// The entries by mask.
     pub(super) cache: MegaflowCache,
+    /// The learned index over the entries.
     learned: LearnedIndex,
+    /// Probes per packet from which the learned index is used.
     probes_min: u32,
 }
 

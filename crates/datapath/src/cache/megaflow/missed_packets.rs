@@ -5,6 +5,7 @@ use crate::packet::buffer::BURST;
 /// The packets of a burst that have missed so far, by their positions.
 #[derive(Clone, Debug, Default)]
 pub struct MissedPackets {
+    /// The positions, of which the first `count` are valid.
     pub(super) positions: [u8; BURST],
     pub(super) count: usize,
 }

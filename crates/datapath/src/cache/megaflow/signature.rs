@@ -30,6 +30,7 @@ pub struct SignatureCache {
     buckets: Box<[Bucket]>,
     /// Number of buckets minus one.
     mask: u64,
+    /// The state of the random numbers that choose a flow to replace.
     random: u64,
 }
 
@@ -37,8 +38,11 @@ pub struct SignatureCache {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
+    /// A part of the hash of each flow.
     signatures: [u16; FLOWS_PER_BUCKET],
+    /// The subtable of the entry of each flow.
     subtables: [u16; FLOWS_PER_BUCKET],
+    /// The row in the subtable.
     rows: [u32; FLOWS_PER_BUCKET],
 }
 

@@ -19,10 +19,13 @@ pub(in crate::offload) struct OffloadEntry {
     pub(in crate::offload) entry: LtmEntryRef,
     pub(in crate::offload) stage: StageId,
     pub(in crate::offload) rule: Arc<LtmRule>,
+    /// The traversal that decides if the entry is stale.
     pub(in crate::offload) traversal: Arc<Traversal>,
     /// The traversal that the entry was created for.
     pub(in crate::offload) traversal_no: u64,
+    /// The state of the entry in the device.
     pub(super) state: State,
+    /// Set if the entry must be removed.
     pub(super) unwanted: Option<EntryToRemove>,
     /// The counters of the device at the last reading.
     pub(super) counted: Counters,
@@ -50,6 +53,7 @@ pub(super) enum State {
 /// An entry to remove, with the time since which the entry is stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryToRemove {
+    /// The time since which the entry is stale; `None` if it is valid.
     pub(super) stale_since: Option<Time>,
 }
 
