@@ -29,7 +29,9 @@ use crate::{
 
 /// The thread that runs the BFD sessions of all ports.
 pub(crate) struct BfdThread {
+    /// Notified when the thread must end.
     stop: Arc<Notify>,
+    /// The running thread.
     slot: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
 

@@ -41,6 +41,7 @@ pub type SocketInode = (u64, u64);
 /// The listening sockets of a daemon, including sockets of an earlier process.
 #[derive(Debug)]
 pub struct ListeningSockets {
+    /// The store of the service manager.
     store: Arc<dyn DescriptorStore>,
     /// The sockets in the store, by the prefix of their names.
     sockets: Mutex<BTreeMap<String, KeptListener>>,
@@ -49,6 +50,7 @@ pub struct ListeningSockets {
 /// A duplicate of a socket that is also in the store.
 #[derive(Debug)]
 struct KeptListener {
+    /// The duplicate.
     fd: OwnedFd,
     /// The file of the socket, if it is a Unix socket.
     file: Option<SocketFile>,
@@ -59,7 +61,9 @@ struct KeptListener {
 /// The file of a Unix socket.
 #[derive(Debug)]
 struct SocketFile {
+    /// The path of the file.
     path: PathBuf,
+    /// The inode, which shows if another file has replaced this file.
     inode: SocketInode,
 }
 

@@ -178,7 +178,9 @@ impl Switch {
 struct TableRequest {
     /// Kind of the object: `rule`, `group` or `meter`.
     kind: &'static str,
+    /// The text of the object; empty for a deletion.
     text: String,
+    /// The request.
     modification: Modification,
 }
 
@@ -196,6 +198,7 @@ impl TableRequest {
 struct BridgeRequests {
     /// Number of saved rules, groups and meters, including texts that are not valid.
     saved: usize,
+    /// The requests, in their order.
     requests: Vec<TableRequest>,
 }
 

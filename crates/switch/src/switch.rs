@@ -58,7 +58,9 @@ use crate::{
 pub struct Switch {
     pub(crate) control: Arc<ControlPlane>,
     pub(crate) openflow: Arc<OpenFlowServers>,
+    /// The background tasks of the switch.
     tasks: Vec<JoinHandle<()>>,
+    /// The thread of the BFD sessions.
     bfd: BfdThread,
 }
 

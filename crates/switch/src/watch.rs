@@ -157,6 +157,7 @@ enum CheckCause {
 /// Events do not count: with each new port, the kernel sends some.
 #[derive(Debug, Default)]
 struct CheckIntervals {
+    /// Number of intervals since the last check of all devices.
     passed: u32,
 }
 

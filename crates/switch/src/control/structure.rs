@@ -37,6 +37,7 @@ pub(crate) struct Structure {
     pub(super) bridges: Arc<Bridges>,
     pub(super) ports: PortAttacher,
     pub(super) nic: Arc<NicSlot>,
+    /// The settings in force.
     pub(super) config: Arc<Mutex<Config>>,
     /// Settings as operators have configured them.
     pub(super) configured: Arc<Mutex<Config>>,
@@ -44,6 +45,7 @@ pub(crate) struct Structure {
     pub(super) overridden: Mutex<BTreeSet<&'static str>>,
     pub(super) captures: Arc<Captures>,
     pub(super) exports: Arc<Exporters>,
+    /// The logged reasons why mirrors copy less than configured.
     pub(super) mirror_log: MirrorLog,
     /// Sender of events for the OpenFlow servers.
     pub(super) events: mpsc::Sender<ControlEvent>,
@@ -67,7 +69,9 @@ pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 ///
 /// The OpenFlow server of the bridge does not have the port yet.
 struct PortInsertion {
+    /// The bridge of the port.
     bridge: BridgeId,
+    /// The OpenFlow number that the port got.
     number: PortNo,
     /// Reason why the port could not be opened.
     error: Option<SwitchError>,

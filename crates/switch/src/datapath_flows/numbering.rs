@@ -9,7 +9,9 @@ use crate::ports::registry::BridgeRegistry;
 
 /// A snapshot of the ports of all bridges.
 pub(super) struct DatapathPorts {
+    /// The name of each port, by datapath number.
     by_number: BTreeMap<DatapathPort, String>,
+    /// The datapath number and name of each port, by OpenFlow number.
     by_bridge: BTreeMap<(BridgeId, PortNo), (Option<DatapathPort>, String)>,
     /// True if names are written instead of datapath numbers.
     with_names: bool,

@@ -119,11 +119,14 @@ pub(super) async fn command(
 /// The changes that are in progress, with their results.
 pub(crate) struct Application<'a> {
     structure: &'a Structure,
+    /// The state before the changes.
     present: &'a DesiredState,
+    /// The state after the changes.
     desired: &'a DesiredState,
     policy: ApplyPolicy,
     /// The handling of devices and addresses that cannot be opened.
     opening: OpenPolicy,
+    /// The result for each object so far.
     report: ApplyReport,
     /// Bridges that could not be added or replaced.
     ///

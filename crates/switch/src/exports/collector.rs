@@ -51,11 +51,15 @@ pub(super) enum TemplateUse {
 /// A collector and the datagrams for it.
 #[derive(Debug)]
 pub(super) struct Collector {
+    /// The address that gets the datagrams.
     pub(super) address: SocketAddr,
     /// The bridge and the protocol, which are the beginning of log lines.
     owner: String,
+    /// The need to send templates before the datagrams.
     templates: TemplateUse,
+    /// The counters of the exporter's datagrams.
     totals: Arc<ExportTotals>,
+    /// The queue and the socket state.
     state: Mutex<CollectorState>,
     /// Notified when the sender may have datagrams to send.
     changed: Notify,
@@ -66,14 +70,19 @@ pub(super) struct Collector {
 /// The waiting datagrams of a collector, and the state of its socket.
 #[derive(Debug, Default)]
 struct CollectorState {
+    /// The datagrams that were not sent yet, oldest first.
     waiting: VecDeque<Arc<ExportDatagram>>,
     /// The local address of the socket; `None` while there is no socket.
     local: Option<IpAddr>,
+    /// The reason why no datagrams can be sent now.
     fault: Option<CollectorFault>,
+    /// The reports that no program listens.
     refusal: CollectorRefusal,
     /// True while waiting datagrams must follow templates that are not queued yet.
     needs_templates: bool,
+    /// The datagrams that the full queue dropped.
     overflow: CollectorOverflow,
+    /// True once no more datagrams are queued.
     is_closed: bool,
 }
 
@@ -95,6 +104,7 @@ struct CollectorOverflow {
 /// Hosts limit the rate of these reports, so most datagrams of a refusal are not reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct CollectorRefusal {
+    /// True while the collector counts as refusing.
     is_current: bool,
     /// True if the refusal of a datagram was reported since the last check.
     has_refused: bool,

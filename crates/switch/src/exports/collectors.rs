@@ -20,8 +20,11 @@ use super::{
 pub(super) struct ExportCollectors {
     /// The bridge and the protocol, which are the beginning of log lines.
     owner: String,
+    /// The need to send templates before the datagrams.
     templates: TemplateUse,
+    /// The counters of the exporter's datagrams.
     totals: Arc<ExportTotals>,
+    /// The collectors, in the order of the options.
     list: Vec<RunningCollector>,
     /// Notified when a collector may have space for datagrams again.
     progress: Arc<Notify>,
@@ -31,6 +34,7 @@ pub(super) struct ExportCollectors {
 #[derive(Debug)]
 struct RunningCollector {
     collector: Arc<Collector>,
+    /// The task that sends.
     sender: JoinHandle<()>,
 }
 

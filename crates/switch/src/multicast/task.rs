@@ -54,8 +54,11 @@ pub(crate) struct SnoopedFrame {
 /// Counters of IGMP and MLD messages that reached the control plane.
 #[derive(Debug, Default)]
 pub(crate) struct MulticastCounters {
+    /// Number of messages that were read.
     read: AtomicU64,
+    /// Number of ignored messages, such as those with a wrong checksum.
     ignored: AtomicU64,
+    /// Number of messages that the full queue dropped.
     lost: AtomicU64,
 }
 

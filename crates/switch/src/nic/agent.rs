@@ -32,14 +32,19 @@ pub(crate) struct AgentSettings {
     /// Configuration of the NIC and name of its bridge, which may be added later.
     pub(crate) config: Config,
     pub(crate) bridge: BridgeId,
+    /// The start value of random numbers.
     pub(crate) seed: u64,
+    /// The start of the daemon's clock.
     pub(crate) epoch: Instant,
 }
 
 /// A running offload agent, and the candidate queues of the packet threads.
 pub(crate) struct StartedAgent {
+    /// The channels to the agent.
     pub(crate) connection: OffloadConnection,
+    /// The thread of the agent.
     pub(crate) thread: Running<NicAgent>,
+    /// The ring of each packet thread to the agent.
     pub(crate) candidates: Vec<OffloadCandidates>,
 }
 

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 /// A replaced device, of which the entries are being removed.
 pub(super) struct DrainingDevice<T> {
     device: T,
+    /// True while the device is connected.
     is_connected: bool,
     /// Operations of the agent that the device has not acknowledged.
     under_way: BTreeSet<Ticket>,

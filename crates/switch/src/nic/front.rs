@@ -44,19 +44,24 @@ pub(crate) struct OffloadConnection {
 /// The NIC in front of a bridge.
 pub(crate) struct NicFront {
     connection: OffloadConnection,
+    /// The stages of the agent.
     layout: OffloadLayout,
     /// Name of the bridge of the NIC, which may be added later.
     bridge_name: String,
     bridge: BridgeId,
     clock: DaemonClock,
+    /// The start value of random numbers.
     seed: u64,
+    /// The NIC and its ports.
     state: Mutex<NicState>,
 }
 
 /// The number and size of an agent's stages, which never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffloadLayout {
+    /// Number of stages.
     stages: u8,
+    /// Maximum number of entries of each stage.
     stage_entries: u32,
 }
 
@@ -72,6 +77,7 @@ impl OffloadLayout {
 struct NicState {
     /// NIC options in force.
     config: config::OffloadOptions,
+    /// The NIC in this process; `None` for an external NIC.
     embedded: Option<Embedded>,
     /// Ports that the NIC can send to.
     ports: LivePorts,
@@ -85,10 +91,14 @@ struct NicState {
 
 /// A NIC in this process; dropping the value stops the NIC.
 struct Embedded {
+    /// The address of the P4Runtime server.
     address: SocketAddr,
     ports: NicPorts,
+    /// The packet counters.
     traffic: Arc<NicCounters>,
+    /// Dropped to stop the server.
     stop: oneshot::Sender<()>,
+    /// The task of the server.
     task: JoinHandle<()>,
 }
 

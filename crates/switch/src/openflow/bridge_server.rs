@@ -37,7 +37,9 @@ pub(crate) const LISTEN_RETRY: Duration = Duration::from_secs(1);
 /// The OpenFlow server of one bridge; dropping the value closes its sockets.
 pub(crate) struct BridgeServer {
     pub(crate) server: Arc<OpenFlowServer<BridgeHost>>,
+    /// The packets that controllers have paused.
     pub(crate) paused: Arc<PausedPackets>,
+    /// The listening sockets and controller connections.
     pub(crate) sockets: BridgeSockets,
     /// Listener for management clients.
     ///

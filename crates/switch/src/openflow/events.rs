@@ -67,6 +67,7 @@ pub(crate) const EVENTS_MAX: usize = 64;
 /// Ports that have changed since controllers were last notified.
 #[derive(Default)]
 pub(crate) struct ChangedPorts {
+    /// The changed ports.
     ports: Mutex<BTreeSet<(BridgeId, PortNo)>>,
     /// Notified when a port is added.
     came: Notify,
@@ -84,6 +85,7 @@ pub struct PortChanges(Arc<StatusChanges>);
 /// The ports that have changed since a receiver last took them.
 #[derive(Debug, Default)]
 struct StatusChanges {
+    /// The ports with a changed status.
     ports: Mutex<StatusPorts>,
     /// Notified when a port is added.
     came: Notify,
@@ -130,6 +132,7 @@ impl PortChanges {
 /// Removed rules with the flag `send_flow_removed`, oldest first.
 #[derive(Default)]
 pub(crate) struct Removals {
+    /// The removed rules without a message yet.
     waiting: Mutex<Vec<RemovedRule>>,
     /// Notified when a rule is added.
     came: Notify,
@@ -140,6 +143,7 @@ pub(crate) struct RemovedRule {
     /// First version without the rule.
     pub(crate) version: Version,
     pub(crate) rule: Arc<Rule>,
+    /// The reason of the removal.
     pub(crate) reason: RemovedReason,
 }
 

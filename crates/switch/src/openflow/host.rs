@@ -37,9 +37,11 @@ pub(crate) struct BridgeHost {
     /// Settings of the switch in force.
     pub(crate) config: Arc<Mutex<Config>>,
     pub(crate) bridge: BridgeId,
+    /// The packets that controllers have paused.
     pub(crate) paused: Arc<PausedPackets>,
     /// Key and certificates for TLS connections.
     pub(crate) tls: TlsIdentity,
+    /// The listening sockets of the daemon.
     pub(crate) listening: Arc<ListeningSockets>,
 }
 

@@ -50,21 +50,28 @@ const REMOVED_PER_ITERATION: usize = 256;
 pub(crate) struct OpenFlowServers {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
+    /// The settings in force.
     config: Arc<Mutex<Config>>,
     /// Directory of the management sockets; `None`: there are no management sockets.
     run_dir: Option<PathBuf>,
+    /// The server of each bridge.
     servers: Mutex<HashMap<BridgeId, BridgeServer>>,
+    /// The counters of packet-ins.
     packet_ins: PacketInTally,
     /// Key and certificates for TLS connections.
     tls: TlsIdentity,
+    /// The listening sockets of the daemon.
     listening: Arc<ListeningSockets>,
 }
 
 /// Counters of packet-ins: handed over, or dropped by reason.
 #[derive(Default)]
 struct PacketInTally {
+    /// Number of packet-ins that OpenFlow connections got.
     handed_over: AtomicU64,
+    /// Number of packet-ins of bridges without a connection for them.
     no_connection: AtomicU64,
+    /// Number of packet-ins of deleted bridges.
     no_bridge: AtomicU64,
 }
 

@@ -56,6 +56,7 @@ pub(crate) struct PortAttacher {
     is_held: AtomicBool,
     /// The options with which DPDK is initialised.
     dpdk: Arc<EalOptions>,
+    /// The start value of random numbers.
     seed: u64,
 }
 
@@ -516,6 +517,7 @@ struct SplittingPort {
     datapath: DatapathPort,
     /// The packet threads that get the queues, by number.
     threads: Vec<usize>,
+    /// The creation of the queues, which may block.
     splitting: Blocking<SplitPort>,
 }
 
@@ -523,6 +525,7 @@ struct SplittingPort {
 struct SplitPort {
     port: Box<dyn Port>,
     queues: SplitQueues,
+    /// The way to learn about changes of the link.
     link_mode: LinkMode,
 }
 
@@ -531,6 +534,7 @@ struct AttachedPort {
     bridge: BridgeId,
     number: PortNo,
     port: Box<dyn Port>,
+    /// The way to learn about changes of the link.
     link_mode: LinkMode,
     /// Receive queues of the port, each with the packet thread that gets it.
     receivers: Vec<(usize, Box<dyn RxQueue>)>,

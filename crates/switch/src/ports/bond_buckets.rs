@@ -20,6 +20,7 @@ pub(crate) struct BondBucketTable {
     loads: Vec<u64>,
     /// The sent bytes of each bucket that are already added to `loads`.
     counted: Vec<u64>,
+    /// The packets that each bucket has sent.
     counters: BondCounters,
     /// Time of the next rebalancing; `None` if rebalancing is off.
     rebalance_at: Option<Time>,

@@ -27,7 +27,9 @@ use crate::config::BondOptions;
 /// Which members of a bond are enabled, and which one is active.
 #[derive(Debug, Default)]
 pub(crate) struct BondState {
+    /// The state of each member, by name.
     members: BTreeMap<String, MemberState>,
+    /// The name of the active member; `None` without an enabled member.
     active: Option<String>,
     /// The active member before a restart;
     /// cleared once it is active or all ports are added.
@@ -47,6 +49,7 @@ pub(crate) struct BondState {
 pub(crate) struct MemberLink {
     /// True if the link is up, and BFD lets the port be used.
     pub(crate) is_up: bool,
+    /// True if a BFD session runs on the member.
     pub(crate) has_bfd: bool,
 }
 

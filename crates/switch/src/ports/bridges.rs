@@ -33,9 +33,11 @@ const CLOSERS_MAX: usize = 128;
 
 /// The bridges of a switch.
 pub(crate) struct Bridges {
+    /// The bridges with their ports and settings.
     registry: Mutex<BridgeRegistry>,
     /// Held while port lists are published, so that they are published in order.
     publishing: Mutex<()>,
+    /// The maker of versions of the tables.
     publisher: Arc<Publisher>,
     /// Ports that have changed since controllers were last notified.
     changed: ChangedPorts,
@@ -45,6 +47,7 @@ pub(crate) struct Bridges {
     admin_changes: ChangedPorts,
     /// Devices that the switch has set down for controllers.
     set_down: Arc<DevicesSetDown>,
+    /// The bonds that have changed, for their tasks.
     changed_bonds: ChangedBonds,
     /// Notified when the members of bonds, their links or options may have changed.
     lacp_changed: Notify,

@@ -34,6 +34,7 @@ const READ_BYTES_MAX: usize = 1 << 20;
 /// The captures in progress.
 pub(crate) struct Captures {
     plane: Arc<DataPlane>,
+    /// The captures, by number.
     running: Mutex<HashMap<u64, RunningCapture>>,
     /// The number of the last capture.
     last: Mutex<u64>,
@@ -43,6 +44,7 @@ pub(crate) struct Captures {
 struct RunningCapture {
     /// The packets to capture: of a port and direction, or drops.
     place: CapturePoint,
+    /// The ring of captured packets of each packet thread.
     readers: Vec<Consumer<Captured>>,
     /// Time of the last read.
     read: Time,

@@ -12,6 +12,7 @@ use shunt_pipeline::Time;
 /// An owner is the text with which its lines begin, such as `port p1: BFD`.
 #[derive(Debug)]
 pub(crate) struct ChangeLog<E> {
+    /// The logged lines of each owner, such as a bond.
     owners: BTreeMap<String, LoggedOwner<E>>,
 }
 

@@ -13,7 +13,9 @@ use tokio::sync::Notify;
 pub(crate) struct ChangedBonds {
     /// Bonds with another active member or with moved buckets.
     moved: Mutex<BTreeSet<(BridgeId, String)>>,
+    /// Notified when a bond is added to `moved`.
     moved_came: Notify,
+    /// Notified when the time of a delayed change may have changed.
     arrival: Notify,
 }
 

@@ -22,7 +22,9 @@ use tokio::sync::Notify;
 /// Packet threads add frames only for ports that use the protocol.
 #[derive(Debug)]
 pub(crate) struct FrameInbox<F = ArrivedFrame, const FRAMES_MAX: usize = PARTNER_FRAMES_MAX> {
+    /// The frames of each port.
     ports: Mutex<WaitingFrames<F>>,
+    /// Notified when a frame is added.
     arrival: Notify,
 }
 
@@ -32,6 +34,7 @@ pub(crate) type WaitingFrames<F = ArrivedFrame> = BTreeMap<(BridgeId, PortNo), P
 /// The waiting frames of one port, the oldest first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PortFrames<F = ArrivedFrame> {
+    /// The frames, oldest first.
     pub(crate) frames: VecDeque<F>,
     /// Number of older frames that were dropped.
     pub(crate) removed: u64,

@@ -23,15 +23,18 @@ use crate::config::BondOptions;
 /// A port that can be a member of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberPort {
+    /// The number of the port in its bridge.
     pub(crate) number: PortNo,
     /// MAC address of the port.
     pub(crate) mac: [u8; 6],
+    /// True if the link is up.
     pub(crate) link_up: bool,
 }
 
 /// The LACP actor of a bond.
 #[derive(Debug)]
 pub(crate) struct LacpActor {
+    /// The state machines of LACP.
     aggregator: Aggregator,
     /// The port numbers of the members, by member name.
     members: BTreeMap<String, PortNo>,
@@ -43,6 +46,7 @@ pub(crate) struct LacpActor {
     key: Option<NonZeroU16>,
     /// Number of frames, by member, that were dropped because newer frames had arrived.
     refused: BTreeMap<PortNo, u64>,
+    /// True if the bond acts as `active-backup` without a partner.
     fallback_ab: bool,
 }
 

@@ -68,6 +68,7 @@ fn message(events: &[u8]) -> Option<(usize, u32)> {
 
 /// A subscription to the events of all devices in one network namespace.
 pub(crate) struct LinkEvents {
+    /// The netlink socket that receives the events.
     socket: AsyncFd<OwnedFd>,
 }
 

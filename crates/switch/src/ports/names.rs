@@ -10,7 +10,9 @@ use crate::ports::registry::listed;
 /// A snapshot of the names of the ports and mirrors of one bridge.
 #[derive(Debug)]
 pub struct BridgeNames {
+    /// The ports; `None` if the bridge does not exist.
     ports: Option<Arc<[Arc<PortInfo>]>>,
+    /// The mirrors of the bridge.
     mirrors: Vec<Mirror>,
 }
 

@@ -10,6 +10,7 @@ use crate::status::bridge::PortDrops;
 /// The packets that removed ports lost, by direction and reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RemovedPortLosses {
+    /// Number of lost packets, by direction and reason.
     packets: BTreeMap<(&'static str, &'static str), u64>,
 }
 

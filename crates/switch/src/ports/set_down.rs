@@ -23,6 +23,7 @@ pub(crate) struct DevicesSetDown {
     /// Path of the file; `None` without a run directory,
     /// which means that no file is written.
     file: Option<PathBuf>,
+    /// The identifier of this boot of the host.
     boot: String,
     /// Names of the devices by index.
     devices: Mutex<BTreeMap<u32, String>>,

@@ -11,6 +11,7 @@ use shunt_pipeline::Time;
 /// A monotonic clock that starts when it is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DaemonClock {
+    /// The start of the clock.
     epoch: Instant,
 }
 

@@ -42,31 +42,41 @@ use crate::{
 /// The connection to the predictors of all packet threads.
 pub(crate) struct ForesightWorker {
     pub(crate) worker: WorkerThread,
+    /// Wakes the foresight thread.
     waker: Arc<Waker>,
+    /// The channel of announced flows.
     announced: mpsc::Sender<AnnouncedFlows>,
     /// Number of waiting announced flows,
     /// counted once for each receiving packet thread.
     waiting: Arc<AtomicUsize>,
+    /// The inboxes of the packet threads, by port.
     routes: ForecastRoutes,
+    /// The forecast counters of each packet thread.
     counters: Vec<Arc<ForecastCounters>>,
+    /// Maximum number of speculative entries of a packet thread.
     entries: usize,
+    /// The tickets of the newest preloads.
     tickets: Mutex<PreloadTickets>,
 }
 
 /// The flows of one announcement.
 struct AnnouncedFlows {
+    /// The origin of the flows.
     source: ForecastSource,
     /// The accepted flows for each packet thread.
     accepted: Vec<Vec<Forecast>>,
     /// Number of flows that did not fit the queue.
     refused: usize,
+    /// The ticket of the preload, which counts the outcomes.
     ticket: Option<Arc<ForecastTicket>>,
 }
 
 /// The rings to all packet threads, before the foresight thread starts.
 #[derive(Default)]
 pub(crate) struct ForesightRings {
+    /// The ring to each packet thread.
     senders: Vec<ForecastSender>,
+    /// The inboxes of the packet threads, by port.
     routes: ForecastRoutes,
     /// The sets of back ends in rule changes, if a predictor needs them.
     siblings: Option<Arc<Mutex<RuleSiblings>>>,
@@ -74,19 +84,26 @@ pub(crate) struct ForesightRings {
 
 /// The state of the foresight thread.
 struct ForesightLoop {
+    /// The waiting messages to each packet thread.
     outboxes: Vec<ThreadOutbox>,
     /// The sets of back ends, if a predictor needs them.
     siblings: Option<SiblingWatch>,
+    /// The channel of announced flows.
     announced: mpsc::Receiver<AnnouncedFlows>,
+    /// Number of announced flows that wait for their rings.
     waiting: Arc<AtomicUsize>,
+    /// The logged states of the predictors.
     log: PredictorLog,
     clock: DaemonClock,
 }
 
 /// Messages to one packet thread that wait for space in its ring.
 struct ThreadOutbox {
+    /// The ring to the packet thread.
     sender: ForecastSender,
+    /// The waiting flows, each with the ticket of its preload.
     forecasts: VecDeque<(Forecast, Option<Arc<ForecastTicket>>)>,
+    /// The newest sets of back ends, not sent yet.
     sets: Option<Arc<SiblingSets>>,
 }
 

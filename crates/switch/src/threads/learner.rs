@@ -28,7 +28,9 @@ pub(crate) fn start(
 
 /// The receiver of learn requests from the rings of the packet threads.
 struct LearnCollector {
+    /// The ring of each packet thread.
     rings: Vec<Consumer<LearnRequest>>,
+    /// The maker of versions of the tables.
     publisher: Arc<Publisher>,
 }
 

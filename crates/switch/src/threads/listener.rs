@@ -36,6 +36,7 @@ const PACKET_INS_MAX: usize = 4096;
 /// The listener thread and its counter of dropped packet-ins.
 pub(crate) struct PacketInListener {
     pub(crate) worker: WorkerThread,
+    /// Number of dropped packet-ins.
     dropped: Arc<AtomicU64>,
 }
 
@@ -85,12 +86,18 @@ pub(crate) struct PuntReceivers {
 
 /// The receiver of punted packets, which passes them to their protocols.
 struct PuntCollector {
+    /// The queues of each packet thread; `None` after its end.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     clock: DaemonClock,
+    /// The queue to the OpenFlow servers.
     controllers: mpsc::Sender<PuntedPacket>,
+    /// The received LACP frames, by port.
     lacp: Arc<FrameInbox>,
+    /// The received BFD packets, by port.
     bfd: Arc<FrameInbox>,
+    /// The received IGMP and MLD messages, by port.
     multicast: Arc<SnoopingInbox>,
+    /// Number of packet-ins that the full queue to the servers dropped.
     dropped: Arc<AtomicU64>,
 }
 

@@ -11,15 +11,19 @@ use tracing::info;
 /// The states of the predictors of all packet threads.
 #[derive(Debug, Default)]
 pub(super) struct PredictorLog {
+    /// The predictors of all packet threads.
     known: Vec<KnownPredictor>,
 }
 
 /// A predictor as it was last logged.
 #[derive(Debug)]
 struct KnownPredictor {
+    /// The number of the packet thread.
     thread: usize,
+    /// The kind of the predictor.
     source: ForecastSource,
     is_paused: bool,
+    /// Number of pauses so far.
     pauses: u64,
     /// Outcome counts of the predictor when its trial began.
     before: OutcomeCounts,

@@ -37,6 +37,7 @@ pub(crate) struct Publisher {
     pipeline: Arc<Pipeline>,
     /// Held while a version is created and sent.
     changes: Mutex<ChangeSender>,
+    /// The removed rules that controllers are notified of.
     removals: Removals,
     /// The connections with flow monitors.
     monitors: MonitorQueues,

@@ -34,7 +34,9 @@ pub(crate) struct RuleSiblings {
 /// A set of rules that differ only in one address.
 #[derive(Debug)]
 struct SiblingRules {
+    /// The address field in which the rules differ.
     field: FieldId,
+    /// The value of this field in each rule.
     values: BTreeMap<RuleId, u128>,
 }
 
@@ -44,7 +46,9 @@ struct RuleShape {
     bridge: BridgeId,
     table: TableId,
     priority: Priority,
+    /// The address field that is left out.
     field: FieldId,
+    /// The match without this field.
     others: Match,
 }
 

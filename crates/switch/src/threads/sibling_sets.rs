@@ -25,6 +25,7 @@ pub(crate) struct SiblingWatch {
     rules: Arc<Mutex<RuleSiblings>>,
     /// Version of the tables and number of changes of `rules` at the last read.
     seen: Option<(Version, u64)>,
+    /// Time of the next comparison with the tables.
     next_read: Duration,
     /// The newest sets, and earlier sets that a packet thread may still use.
     ///

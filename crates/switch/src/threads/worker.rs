@@ -26,8 +26,11 @@ pub(crate) const SLEEP_MAX_MS: u16 = 5000;
 
 /// A worker thread and its stop flag.
 pub(crate) struct WorkerThread {
+    /// True when the thread must end.
     stop: Arc<AtomicBool>,
+    /// Wakes the thread.
     waker: Arc<Waker>,
+    /// The running thread.
     state: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
 

@@ -22,7 +22,9 @@ use crate::{
 pub(crate) struct TraceContinuation {
     /// The packet before the recirculation.
     pub(crate) packet: TracedPacket,
+    /// The state with which the translation continues.
     pub(crate) continuation: Arc<Continuation>,
+    /// The text that names the cause of the recirculation.
     pub(crate) reason: String,
 }
 
@@ -31,6 +33,7 @@ pub(crate) struct Actions<'a> {
     bridges: &'a BridgeRegistry,
     /// The continuations that the trace follows later.
     ahead: &'a mut VecDeque<TraceContinuation>,
+    /// The meters that the actions name.
     meters: Vec<Arc<Meter>>,
     /// Notes on packets that an output does not deliver.
     undelivered: Vec<String>,

@@ -120,6 +120,7 @@ pub(crate) struct EntryReader<'a> {
     nic: &'a NicSlot,
     /// Kind of the caches of the packet threads.
     kind: CacheKind,
+    /// The tracer that translates the key of an entry again.
     tracer: Tracer<'a>,
 }
 

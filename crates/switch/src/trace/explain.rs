@@ -46,13 +46,16 @@ const RESUMED_MAX: usize = 64;
 pub(crate) struct Tracer<'a> {
     pipeline: &'a Pipeline,
     bridges: &'a Bridges,
+    /// Maximum number of VLAN tags that are parsed.
     vlan_limit: VlanLimit,
 }
 
 /// The caches for which a trace describes sub-traversals.
 #[derive(Clone, Copy)]
 pub(crate) struct TracedCaches<'a> {
+    /// The cache options of the packet threads.
     pub(crate) threads: &'a CacheOptions,
+    /// The NIC, if the bridge has one.
     pub(crate) nic: Option<&'a NicFront>,
 }
 

@@ -14,9 +14,11 @@ use crate::trace::{error::TraceError, packet::TracedPacket};
 
 /// A packet as a user writes it.
 pub(super) struct WrittenFlow {
+    /// The header fields of the packet.
     pub(super) key: FlowKey,
     /// Ingress port, if the flow names a port.
     pub(super) in_port: Option<PortNo>,
+    /// The frame, if the user gave one.
     pub(super) frame: Option<Vec<u8>>,
     /// Fields with a mask, each with the bits that its mask leaves out.
     pub(super) unknown: Vec<(FieldId, u128)>,

@@ -15,8 +15,11 @@ use shunt_pipeline::{Continuation, DatapathAction};
 /// The packet of a trace: its key, and its frame if the request has one.
 #[derive(Clone)]
 pub(crate) struct TracedPacket {
+    /// The header fields of the packet.
     pub(crate) key: FlowKey,
+    /// The frame, if the request has one.
     frame: Option<Vec<u8>>,
+    /// Maximum number of VLAN tags that are parsed.
     limit: VlanLimit,
 }
 

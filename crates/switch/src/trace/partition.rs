@@ -14,9 +14,13 @@ use shunt_pipeline::NotedTraversal;
 
 /// The partition of a traversal by a policy.
 pub(crate) struct PartitionReasons<'a> {
+    /// The policy.
     policy: PolicyName,
+    /// Number of stages.
     stages: u8,
+    /// The traversal with its partition points.
     noted: &'a NotedTraversal,
+    /// The sub-traversals, each with its stage.
     parts: &'a [Placement],
     /// Coupling fields that each lookup consults; these fields decide the scores.
     looked_at: Vec<FieldSet>,

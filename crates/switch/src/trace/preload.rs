@@ -14,8 +14,11 @@ use crate::{
 /// The bridge of announced flows, and the time of the announcement.
 pub(crate) struct Announcement<'a> {
     pub(crate) bridge: &'a str,
+    /// The number of the bridge.
     pub(crate) id: BridgeId,
+    /// The names of the bridge's ports.
     pub(crate) names: &'a BridgeNames,
+    /// Maximum number of VLAN tags that are parsed.
     pub(crate) vlan_limit: VlanLimit,
     pub(crate) announced: AnnouncedTime,
 }

@@ -81,7 +81,9 @@ pub struct TraceStep {
 
 /// A cache that holds sub-traversals: its policy and its stages.
 pub(crate) struct SubTraversalCache {
+    /// The policy that partitions traversals.
     policy: PolicyName,
+    /// Number of stages.
     stages: u8,
     /// Capabilities of the NIC; `None` for packet threads, which support every entry.
     nic: Option<OffloadCapabilities>,

@@ -34,11 +34,15 @@ use crate::{
 /// The IPFIX exporter of a set of collectors.
 pub(super) struct CollectorSetIpfix {
     bridge: BridgeId,
+    /// The options in force.
     options: CollectorSetOptions,
+    /// The collectors of the set.
     collectors: ExportCollectors,
     /// The encoders, by the observation domain that rules name.
     exporters: BTreeMap<u32, IpfixExporter>,
+    /// The flows that are not exported yet.
     cache: IpfixCache,
+    /// The interface indices of ports.
     interfaces: SetInterfaces,
     /// Time at which the templates are sent again.
     next_templates: Time,

@@ -37,8 +37,11 @@ use crate::{
 pub(crate) struct CollectorSets {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
+    /// The start value of random numbers.
     seed: u64,
+    /// The exporters that run.
     running: Mutex<RunningSets>,
+    /// The exporters that still send their last datagrams.
     endings: Arc<EndingExporters>,
     /// Notified when an exporter starts.
     started: Notify,
@@ -47,12 +50,15 @@ pub(crate) struct CollectorSets {
 /// The exporters of the sets, and the rings with samples of packet threads.
 #[derive(Default)]
 struct RunningSets {
+    /// The exporter of each set.
     sets: BTreeMap<CollectorSetId, CollectorSetIpfix>,
     /// The rings of all threads, also of replaced samplers until these rings are empty.
     receivers: Vec<RuleSampleReceiver>,
+    /// The parser of sampled headers.
     parser: SampleParser,
     /// Samples that did not fit the rings of replaced samplers.
     dropped_before: u64,
+    /// The log of lost samples.
     losses: LossLog,
 }
 

@@ -28,11 +28,17 @@ use crate::{
 /// The IPFIX exporter of a bridge.
 pub(super) struct BridgeIpfix {
     bridge: BridgeId,
+    /// The options in force.
     options: IpfixOptions,
+    /// The collectors of the bridge.
     collectors: ExportCollectors,
+    /// The ring of samples of each packet thread.
     receivers: Vec<SampleReceiver>,
+    /// The parser of sampled headers.
     parser: SampleParser,
+    /// The encoder of messages.
     exporter: IpfixExporter,
+    /// The flows that are not exported yet.
     cache: IpfixCache,
     /// The ports that the tables had when the indices were read.
     ports: Option<Arc<[Arc<PortInfo>]>>,
@@ -40,6 +46,7 @@ pub(super) struct BridgeIpfix {
     indices: InterfaceIndices,
     /// Time at which the templates are sent again.
     next_templates: Time,
+    /// The log of lost samples.
     losses: LossLog,
 }
 

@@ -32,8 +32,11 @@ const HEADER_BYTES: usize = 128;
 pub(crate) struct IpfixExporters {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
+    /// The start value of random numbers.
     seed: u64,
+    /// The exporter of each bridge.
     running: Mutex<BTreeMap<BridgeId, BridgeIpfix>>,
+    /// The exporters that still send their last datagrams.
     endings: Arc<EndingExporters>,
     /// Notified when an exporter starts.
     started: Notify,

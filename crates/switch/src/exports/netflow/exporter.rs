@@ -28,20 +28,26 @@ pub(super) type PortNumbersByDatapath = BTreeMap<DatapathPort, PortNo>;
 /// The NetFlow exporter of a bridge.
 pub(super) struct BridgeNetflow {
     bridge: BridgeId,
+    /// The options in force.
     options: NetflowOptions,
+    /// The collectors of the bridge.
     collectors: ExportCollectors,
+    /// The ring of ended flows of each packet thread.
     receivers: Vec<NetflowReceiver>,
     /// Index of the receiver that the next round reads first.
     ///
     /// The first receiver changes each round, so every receiver is served when collectors have
     /// little space.
     first_receiver: usize,
+    /// The encoder of datagrams.
     exporter: NetflowExporter,
     /// The port numbers, also of removed ports.
     ports: PortNumbersByDatapath,
+    /// Time at which the exporter was created.
     started: Time,
     /// Time at which the ports are read next.
     next_ports: Time,
+    /// The log of lost flows.
     losses: LossLog,
 }
 

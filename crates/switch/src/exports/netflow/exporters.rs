@@ -31,8 +31,11 @@ use crate::{
 pub(crate) struct NetflowExporters {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
+    /// The start value of random numbers.
     seed: u64,
+    /// The exporter of each bridge.
     running: Mutex<BTreeMap<BridgeId, BridgeNetflow>>,
+    /// The exporters that still send their last datagrams.
     endings: Arc<EndingExporters>,
     /// Notified when an exporter starts.
     started: Notify,

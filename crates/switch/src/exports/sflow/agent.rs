@@ -29,15 +29,21 @@ use crate::{
 /// The sFlow agent of a bridge.
 pub(super) struct BridgeSflow {
     bridge: BridgeId,
+    /// The name of the bridge.
     name: String,
+    /// The options in force.
     options: SflowOptions,
+    /// The collectors of the bridge.
     collectors: ExportCollectors,
+    /// The ring of samples of each packet thread.
     receivers: Vec<SampleReceiver>,
+    /// The encoder of datagrams.
     exporter: SflowExporter,
     /// The ports that the tables had when the indices were read.
     ports: Option<Arc<[Arc<PortInfo>]>>,
     /// The interface indices of the ports, also of removed ports.
     indices: InterfaceIndices,
+    /// Time at which the agent was created.
     started: Time,
     /// Time of the next refresh of the agent's address.
     next_refresh: Time,

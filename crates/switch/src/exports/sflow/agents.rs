@@ -29,8 +29,11 @@ use crate::{
 pub(crate) struct SflowAgents {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
+    /// The start value of random numbers.
     seed: u64,
+    /// The agent of each bridge.
     running: Mutex<BTreeMap<BridgeId, BridgeSflow>>,
+    /// The agents that still send their last datagrams.
     endings: Arc<EndingExporters>,
     /// Notified when an agent starts.
     started: Notify,

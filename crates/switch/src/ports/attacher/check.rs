@@ -50,6 +50,7 @@ struct PortsToCheck {
 struct DeviceToRead {
     bridge: BridgeId,
     number: PortNo,
+    /// The reader of the device's state.
     reader: DeviceReader,
     /// The state of the device at the last check.
     last: DeviceReading,
@@ -59,6 +60,7 @@ struct DeviceToRead {
 struct UsedDevice {
     bridge: BridgeId,
     number: PortNo,
+    /// The reader of the device's state.
     reader: DeviceReader,
 }
 

@@ -29,13 +29,17 @@ pub(crate) struct PortSession {
     pub(crate) name: String,
     /// Counters of the port's traffic, one for each packet thread.
     traffic: Vec<Arc<PortTraffic>>,
+    /// The UDP source port of the session's packets.
     source_port: u16,
+    /// The parts of the session that change.
     state: Mutex<PortSessionState>,
 }
 
 /// The parts of a session that change, under the lock of the session.
 struct PortSessionState {
+    /// The state machine of BFD.
     session: BfdSession,
+    /// The options in force.
     options: BfdOptions,
     /// MAC address of the port.
     mac: [u8; 6],
@@ -53,7 +57,9 @@ type BothEnds = [(BfdState, BfdDiagnostic); 2];
 /// The identifiers of a session, which no other session of the switch has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionNumbers {
+    /// The discriminator of this end.
     pub(crate) discriminator: NonZeroU32,
+    /// The UDP source port of the session's packets.
     pub(crate) source_port: u16,
     /// Seed of the random jitter of the transmit intervals.
     pub(crate) seed: u64,

@@ -14,8 +14,11 @@ use crate::ports::bfd::port_session::PortSession;
 
 /// The BFD sessions by port and by deadline.
 pub(crate) struct SessionSchedule {
+    /// The sessions, in an order that does not change.
     sessions: Arc<[Arc<PortSession>]>,
+    /// The index of the session of each port.
     places: BTreeMap<(BridgeId, PortNo), usize>,
+    /// The index of each waiting session, by its deadline.
     deadlines: BTreeSet<(Time, usize)>,
     /// The deadline of each session, as in `deadlines`.
     due: Vec<Option<Time>>,

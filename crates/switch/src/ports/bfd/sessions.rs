@@ -26,11 +26,13 @@ use crate::{
 
 /// The BFD sessions of all ports, and the notifications between their threads.
 pub(crate) struct BfdSessions {
+    /// The sessions in use, and those that have ended.
     all: Mutex<SessionLists>,
     /// Notified when sessions are added or removed, or their settings change.
     changed: Notify,
     /// Ports with a changed `forwarding`, for the tables and for controllers.
     flapped: ChangedPorts,
+    /// The start value of random numbers.
     seed: u64,
     /// Number of sessions that were created.
     made: AtomicU32,

@@ -42,12 +42,14 @@ pub(crate) struct SampledQueue {
 pub(crate) struct LoadSample {
     /// Time of the sample.
     pub(crate) at: Time,
+    /// The load and the packet thread of each queue.
     pub(crate) queues: BTreeMap<RxQueueName, SampledQueue>,
 }
 
 /// The samples of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct LoadHistory {
+    /// The samples, oldest first.
     samples: VecDeque<LoadSample>,
     /// Time of the last decision.
     decided: Option<Time>,

@@ -20,13 +20,16 @@ use crate::threads::load::{
 /// Places the receive queues of new ports on packet threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueuePlacer {
+    /// The load of each packet thread, by number.
     threads: BTreeMap<usize, OccupiedThread>,
 }
 
 /// The load and the number of receive queues of a packet thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct OccupiedThread {
+    /// Time that the receive queues have taken, in nanoseconds.
     busy_ns: u64,
+    /// Number of receive queues.
     queues_count: usize,
 }
 
@@ -61,7 +64,9 @@ impl QueuePlacer {
 /// Places the receive queues of one port.
 #[derive(Debug)]
 pub(crate) struct PortPlacement<'a> {
+    /// The loads, which each placed queue increases.
     placer: &'a mut QueuePlacer,
+    /// The packet threads that may get queues.
     threads: &'a [usize],
     /// Number of queues of the port, by packet thread.
     own: BTreeMap<usize, usize>,

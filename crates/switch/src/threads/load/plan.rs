@@ -28,8 +28,11 @@ pub(crate) struct QueueMove {
 /// The planned moves, with the variance of the loads before and after them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadPlan {
+    /// The queues to move.
     pub(crate) moves: Vec<QueueMove>,
+    /// The variance of the loads before the moves.
     pub(crate) before: u128,
+    /// The expected variance of the loads after the moves.
     pub(crate) after: u128,
 }
 
