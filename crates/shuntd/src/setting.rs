@@ -6,13 +6,14 @@ use shunt_flow::text::nearest_of;
 use shunt_switch::{
     config::{
         BondOptions, BridgeOptions, MemifRole, MirrorOptions, PortOptions, PortType, PortVlanMode,
-        PriorityTags, QinqEthtype, Repeat, SocketMode, XdpMode,
+        PriorityTags, QinqEthtype, Repeat, SocketMode,
     },
     with_causes,
 };
 
 mod bfd;
 mod qos;
+mod xdp;
 
 pub(crate) use bfd::bfd;
 pub(crate) use qos::qos;
@@ -30,6 +31,7 @@ const PORT_KEYS: &[&str] = &[
     "mtu",
     "rx_slots",
     "xdp_mode",
+    "busy_poll_us",
     "devargs",
     "queues",
     "path",
@@ -70,6 +72,7 @@ const EXAMPLES: &[&str] = &[
     "mtu=9000",
     "rx_slots=4096",
     "xdp_mode=generic",
+    "busy_poll_us=20",
     "devargs=0000:01:00.0",
     "queues=4",
     "path=/run/guest1.sock",
@@ -148,7 +151,8 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
                 let wrong = |_| format!("rx_slots={value}: a receive ring has 32 to 16384 slots");
                 port.rx_slots = value.parse().map_err(wrong)?;
             }
-            "xdp_mode" => port.xdp_mode = xdp_mode(value)?,
+            "xdp_mode" => port.xdp_mode = xdp::xdp_mode(value)?,
+            "busy_poll_us" => port.busy_poll_us = xdp::busy_poll_us(value)?,
             "devargs" => value.clone_into(&mut port.devargs),
             "queues" => {
                 let wrong = |_| format!("queues={value}: a number of queues is 1 to 65535");
@@ -390,13 +394,6 @@ fn port_type(value: &str) -> Result<PortType, String> {
     PortType::find(value).ok_or_else(|| unknown("port type", value, &names))
 }
 
-/// Parses the mode of an `af_xdp` port.
-fn xdp_mode(value: &str) -> Result<XdpMode, String> {
-    let known = XdpMode::ALL.map(XdpMode::name);
-    let found = XdpMode::ALL.into_iter().find(|mode| mode.name() == value);
-    found.ok_or_else(|| unknown("value of xdp_mode", value, &known))
-}
-
 /// Parses the mode of a socket.
 fn socket_mode(value: &str) -> Result<SocketMode, String> {
     match value {
@@ -497,8 +494,9 @@ mod tests {
 
     #[test]
     fn a_port_is_parsed_from_the_command_line() {
-        let xdp = port("eth1", &words("type=af_xdp xdp_mode=generic")).unwrap();
-        assert_eq!((xdp.kind, xdp.xdp_mode), (PortType::AfXdp, XdpMode::Generic));
+        let xdp = port("eth1", &words("type=af_xdp xdp_mode=generic busy_poll_us=20")).unwrap();
+        assert_eq!((xdp.kind, xdp.xdp_mode.name()), (PortType::AfXdp, "generic"));
+        assert_eq!(xdp.busy_poll_us, 20);
         let guest = port("g1", &words("type=vhost_user path=/run/g1.sock mode=server")).unwrap();
         assert_eq!((guest.kind, guest.mode), (PortType::VhostUser, SocketMode::Server));
         assert_eq!(guest.path.to_str(), Some("/run/g1.sock"));
@@ -519,6 +517,7 @@ mod tests {
             ("number=99999999999", "a port number is 1 to 65279"),
             ("mtu=99999999999", "68 to 65535"),
             ("rx_slots=99999999999", "32 to 16384"),
+            ("busy_poll_us=99999999999", "1 to 10000"),
             ("queues=99999999999", "1 to 65535"),
             ("tag=99999", "from 0 to 4095"),
             ("ingress_policing_rate=99999999999", "from 0 to 4294967295"),

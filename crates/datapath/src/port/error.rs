@@ -160,6 +160,17 @@ pub enum PortError {
         /// The largest MTU that AF_XDP supports.
         max: u32,
     },
+    /// The kernel does not support busy polling.
+    #[error(
+        "{name} has the key `busy_poll_us`, and this kernel has no socket option {option}: remove \
+         the key, or use Linux 5.11 or later with CONFIG_NET_RX_BUSY_POLL"
+    )]
+    NoBusyPoll {
+        /// Name of the device.
+        name: String,
+        /// The missing socket option.
+        option: &'static str,
+    },
     /// The system does not allow the daemon to lock the memory for frames of the port.
     #[error(
         "cannot lock the memory for frames of {name}: give the daemon CAP_IPC_LOCK, or set \

@@ -49,6 +49,8 @@ pub enum PortSpec {
         mtu: Option<u32>,
         /// The way frames take from the device to the port: driver or network stack.
         mode: XdpMode,
+        /// Time of a busy poll in microseconds; 0: the device interrupts.
+        busy_poll_us: u32,
     },
     /// A TAP device, created if it does not exist.
     Tap {
@@ -126,8 +128,8 @@ pub fn open_inheriting(
         PortSpec::AfPacket { device, mtu, rx_slots } => {
             Box::new(AfPacket::open(device, *mtu, *rx_slots, inherited)?)
         }
-        PortSpec::AfXdp { device, mtu, mode } => {
-            Box::new(AfXdp::open(device, *mtu, *mode, inherited)?)
+        PortSpec::AfXdp { device, mtu, mode, busy_poll_us } => {
+            Box::new(AfXdp::open(device, *mtu, *mode, *busy_poll_us, inherited)?)
         }
         PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings, inherited)?),
         PortSpec::VhostUser { path, mode } => Box::new(VhostUser::new(path, *mode, seed)),

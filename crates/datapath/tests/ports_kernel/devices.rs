@@ -131,7 +131,12 @@ fn a_device_without_ethernet_is_refused() {
         let device = || "n0".to_owned();
         let specs = [
             PortSpec::AfPacket { device: device(), mtu: None, rx_slots: None },
-            PortSpec::AfXdp { device: device(), mtu: None, mode: XdpMode::BestEffort },
+            PortSpec::AfXdp {
+                device: device(),
+                mtu: None,
+                mode: XdpMode::BestEffort,
+                busy_poll_us: 0,
+            },
             PortSpec::Tap { device: device(), settings: TapSettings::default() },
         ];
         for spec in specs {
@@ -149,7 +154,12 @@ fn a_removed_device_has_vanished() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         ip("link add a1 type veth peer name b1");
-        let xdp = PortSpec::AfXdp { device: "a1".to_owned(), mtu: None, mode: XdpMode::BestEffort };
+        let xdp = PortSpec::AfXdp {
+            device: "a1".to_owned(),
+            mtu: None,
+            mode: XdpMode::BestEffort,
+            busy_poll_us: 0,
+        };
         let ports = [packet_port("a0"), open(&xdp, 0).unwrap(), tap_port("t0")];
         assert!(ports.iter().all(|port| port.lost().is_none()));
         for device in ["a0", "a1", "t0"] {

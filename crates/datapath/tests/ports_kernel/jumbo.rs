@@ -38,7 +38,7 @@ fn with_jumbo_frames(test: impl FnOnce() + Send + 'static) {
 }
 
 fn xdp_port(device: &str, mtu: Option<u32>, mode: XdpMode) -> Box<dyn Port> {
-    open(&PortSpec::AfXdp { device: device.to_owned(), mtu, mode }, 0).unwrap()
+    open(&PortSpec::AfXdp { device: device.to_owned(), mtu, mode, busy_poll_us: 0 }, 0).unwrap()
 }
 
 /// Returns frames around the limits of one and two chunks, with short frames between them.

@@ -172,15 +172,24 @@ fn removed_device_is_noticed_by_sleeping_thread() {
             ip(&format!("link set {device} up"));
         }
         let mut ports = vec![tap_port("t0"), packet_port("a0")];
-        let xdp = PortSpec::AfXdp { device: "a1".to_owned(), mtu: None, mode: XdpMode::Generic };
+        let xdp = PortSpec::AfXdp {
+            device: "a1".to_owned(),
+            mtu: None,
+            mode: XdpMode::Generic,
+            busy_poll_us: 0,
+        };
         // Without the permission for AF_XDP, the test covers the other kinds.
         if let Ok(mut xdp) = open(&xdp, 0)
             && let Ok(queues) = xdp.split(1)
         {
             drop(queues);
             close(xdp);
-            let again =
-                PortSpec::AfXdp { device: "a1".to_owned(), mtu: None, mode: XdpMode::Generic };
+            let again = PortSpec::AfXdp {
+                device: "a1".to_owned(),
+                mtu: None,
+                mode: XdpMode::Generic,
+                busy_poll_us: 0,
+            };
             ports.push(open(&again, 0).unwrap());
         }
         let thread = ForwardingThread::start(&mut ports);

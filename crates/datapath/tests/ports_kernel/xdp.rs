@@ -51,7 +51,7 @@ fn try_open(spec: &PortSpec) -> Option<PortError> {
 }
 
 pub(crate) fn xdp_spec(mode: XdpMode) -> PortSpec {
-    PortSpec::AfXdp { device: "a0".to_owned(), mtu: None, mode }
+    PortSpec::AfXdp { device: "a0".to_owned(), mtu: None, mode, busy_poll_us: 0 }
 }
 
 /// Returns the error of opening a port that must not open.
@@ -352,12 +352,56 @@ fn an_mtu_beyond_the_limit_is_not_set() {
         cable(1);
         let (device, mode) = ("a0".to_owned(), XdpMode::Generic);
         let (max, mtu) = (AfXdp::mtu_max(), AfXdp::mtu_max() + 1);
-        let mut port = open(&PortSpec::AfXdp { device, mtu: Some(mtu), mode }, 0).unwrap();
+        let mut port =
+            open(&PortSpec::AfXdp { device, mtu: Some(mtu), mode, busy_poll_us: 0 }, 0).unwrap();
         assert_eq!(port.mtu(), Some(1500));
         let reason = MtuRefusalReason::PortType { max };
         assert_eq!(port.mtu_refusal(), Some(MtuRefusal { mtu, reason }));
         let _queues = port.split(1).unwrap();
     });
+}
+
+/// No event wakes a thread, so the test polls as a packet thread does.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real kernel takes real time")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
+fn a_busy_polling_port_is_polled() {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        with_xdp(move || {
+            cable(1);
+            let device = "a0".to_owned();
+            let mut a =
+                match open(&PortSpec::AfXdp { device, mtu: None, mode, busy_poll_us: 20 }, 0) {
+                    Err(error @ PortError::NoBusyPoll { .. }) => {
+                        eprintln!("SKIPPED: {error}");
+                        return;
+                    }
+                    opened => opened.unwrap(),
+                };
+            let mut b = packet_port("b0");
+            let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
+            assert!(!a.capabilities().can_wait, "{mode}");
+            assert!(xdp.rx.as_ref().unwrap().wait_fd().is_none(), "{mode}");
+            let mut pool = Pool::new();
+            let frames: Vec<_> = (0..60).map(|number| frame(number, 60)).collect();
+            let sent = packets(&mut pool, &frames);
+            for _ in 0..30 {
+                assert_eq!(peer.tx.tx(&sent), frames.len());
+                let (mut received, start) = (Vec::new(), Instant::now());
+                while received.len() < frames.len() && start.elapsed() < LOST {
+                    let mut burst = Vec::new();
+                    xdp.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
+                    received.extend(burst.iter().map(|packet| packet.frame().to_vec()));
+                    put_all_back(&mut pool, burst);
+                }
+                assert!(received == frames, "{mode}: {} frames", received.len());
+                assert_eq!(xdp.tx.tx(&sent), frames.len());
+                xdp.tx.flush();
+                assert!(receive(&mut peer, &mut pool, frames.len()) == frames, "{mode}");
+            }
+            assert_eq!(a.counters(), PortCounters::default(), "{mode}");
+        });
+    }
 }
 
 #[test]

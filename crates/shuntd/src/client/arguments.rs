@@ -89,6 +89,7 @@ pub(super) enum Command {
         /// devargs=DEVICE[,ARGUMENTS]
         /// queues=N
         /// xdp_mode=best-effort|native-with-zerocopy|native|generic
+        /// busy_poll_us=MICROSECONDS
         /// path=SOCKET
         /// mode=client|server
         /// socket=SOCKET

@@ -128,6 +128,8 @@ pub struct PortOptions {
     pub rx_slots: u32,
     /// Mode in which the kernel passes frames to the switch, for `af_xdp`.
     pub xdp_mode: XdpMode,
+    /// Time of a busy poll in microseconds, for `af_xdp`; 0: the device interrupts.
+    pub busy_poll_us: u32,
     /// Device of DPDK and the arguments of its driver, for `dpdk`.
     pub devargs: String,
     /// Number of receive queues for `dpdk`; 0: one for each packet thread.

@@ -199,6 +199,7 @@ impl BridgePort {
                 device: settings.device().to_owned(),
                 mtu: settings.mtu(),
                 mode: settings.xdp_mode,
+                busy_poll_us: settings.busy_poll_us,
             },
             PortType::Tap => {
                 let is_local = self.number == PortNo::LOCAL;

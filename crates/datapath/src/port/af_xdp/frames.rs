@@ -259,19 +259,17 @@ impl Receiver {
         self.received.release();
         self.free.publish();
         if self.free.needs_wakeup() {
-            let fd = self.socket.as_raw_fd();
-            // SAFETY: no memory is passed. The call only wakes the kernel; its error codes mean
-            // that there is nothing to do.
-            unsafe {
-                libc::recvfrom(
-                    fd,
-                    ptr::null_mut(),
-                    0,
-                    libc::MSG_DONTWAIT,
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                )
-            };
+            self.poll_device();
+        }
+    }
+
+    /// Wakes the driver, which receives frames; with busy polling, the call runs its receive queue.
+    pub(super) fn poll_device(&self) {
+        let (fd, none) = (self.socket.as_raw_fd(), ptr::null_mut());
+        // SAFETY: no memory is passed. The call only wakes the kernel; its error codes mean that
+        // there is nothing to do.
+        unsafe {
+            libc::recvfrom(fd, ptr::null_mut(), 0, libc::MSG_DONTWAIT, none, ptr::null_mut());
         }
     }
 

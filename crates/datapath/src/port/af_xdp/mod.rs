@@ -15,6 +15,7 @@
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`, bpf(2).
 
+mod busy_poll;
 mod frames;
 mod handover;
 mod holder;

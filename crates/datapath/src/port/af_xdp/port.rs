@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use tracing::{info, warn};
 
 use super::{
+    busy_poll::{NapiTrigger, set_busy_poll},
     frames::Receiver,
     handover::{AttachedSockets, StoredNames, XdpAttachment},
     holder::attached_program,
@@ -20,7 +21,7 @@ use super::{
     mode::XdpMode,
     program::XdpProgram,
     queues::{XdpRx, XdpTx},
-    socket::{DeviceQueue, XdpSocket, statistics},
+    socket::{DeviceQueue, XdpSocket, refuse_busy_poll, statistics},
 };
 use crate::port::{
     AssignedRxQueue, Capabilities, DeviceLosses, DeviceReading, DeviceWork, FirstThread,
@@ -46,6 +47,8 @@ pub struct AfXdp {
     device: HostDevice,
     mac: [u8; 6],
     mode: XdpMode,
+    /// Time of a busy poll in microseconds; 0: the device interrupts.
+    busy_poll_us: u32,
     /// The chunks that hold a frame of the MTU.
     layout: FrameLayout,
     /// The last layout that the kernel supports.
@@ -88,21 +91,24 @@ impl AfXdp {
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
     /// If the device refuses the MTU, or the MTU exceeds [`Self::mtu_max`], the device keeps its
-    /// own MTU. The port uses the sockets that an earlier process stored.
+    /// own MTU. If `busy_poll_us` is not 0, the packet threads run the receive queues of the device.
+    /// The port uses the sockets that an earlier process stored.
     ///
     /// # Errors
     ///
     /// If there is no such Ethernet device, if another port uses it, if its own MTU is too large
-    /// for AF_XDP, or if the daemon lacks a capability.
+    /// for AF_XDP, or if the daemon lacks a capability. Also if the kernel has no busy polling.
     pub fn open(
         device: &str,
         mtu: Option<u32>,
         mode: XdpMode,
+        busy_poll_us: u32,
         inherited: Vec<StoredDescriptor>,
     ) -> Result<Self, PortError> {
         let name = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", name.as_str(), NEEDS, source);
         let control = sys::packet_socket().map_err(failed)?;
+        refuse_busy_poll(busy_poll_us).map_err(|refusal| refusal.of_port(name.as_str(), NEEDS))?;
         let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
         refuse_other_link(control.as_fd(), &name)?;
@@ -122,6 +128,7 @@ impl AfXdp {
             device,
             mac,
             mode,
+            busy_poll_us,
             layout,
             largest,
             _claim: claim,
@@ -171,6 +178,10 @@ impl AfXdp {
             Some(inherited) => inherited,
             None => self.attach_new()?,
         };
+        for socket in &sockets {
+            set_busy_poll(socket.fd.as_fd(), self.busy_poll_us)
+                .map_err(|refusal| refusal.of_port(self.device.name.as_str(), NEEDS))?;
+        }
         self.warn_of_veth();
         let (mut receivers, mut tx) = (Vec::with_capacity(sockets.len()), Vec::new());
         for XdpSocket { receiver, sender, .. } in sockets {
@@ -193,7 +204,8 @@ impl AfXdp {
 
     fn rx_queue(&self, receivers: Vec<Receiver>) -> Result<Box<dyn RxQueue>, PortError> {
         let name = self.device.name.as_str().to_owned();
-        let queue = XdpRx::new(receivers, name).map_err(|error| self.failed(error))?;
+        let trigger = NapiTrigger::of(self.busy_poll_us);
+        let queue = XdpRx::new(receivers, trigger, name).map_err(|error| self.failed(error))?;
         Ok(Box::new(queue))
     }
 
@@ -364,7 +376,8 @@ fn is_unsupported(error: &io::Error) -> bool {
 impl Port for AfXdp {
     fn capabilities(&self) -> Capabilities {
         let frame_max = self.layout.frame_max() as usize;
-        Capabilities { frame_max, can_wait: true, ..Capabilities::WIRE }
+        let can_wait = NapiTrigger::of(self.busy_poll_us) == NapiTrigger::Interrupt;
+        Capabilities { frame_max, can_wait, ..Capabilities::WIRE }
     }
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {

@@ -16,7 +16,10 @@ use nix::sys::{
 };
 use shunt_pipeline::DatapathPort;
 
-use super::frames::{Receiver, RxFrame, Sender};
+use super::{
+    busy_poll::NapiTrigger,
+    frames::{Receiver, RxFrame, Sender},
+};
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{PortError, RxQueue, RxReport, TxEnd, TxQueue, contract::POLL_PAUSE_MAX};
@@ -28,8 +31,9 @@ const CHECK_ONE_IN: u32 = 64;
 /// A receive queue of an `af_xdp` port.
 pub(super) struct XdpRx {
     receivers: Vec<Receiver>,
-    /// The epoll set of all sockets; `None` for a single socket.
+    /// The epoll set of all sockets; `None` for a single socket, and with busy polling.
     ready: Option<Epoll>,
+    trigger: NapiTrigger,
     device: String,
     /// The socket that is read first in the next burst.
     next: usize,
@@ -39,8 +43,12 @@ pub(super) struct XdpRx {
 
 impl XdpRx {
     /// Creates the queue of the sockets that one thread reads.
-    pub(super) fn new(receivers: Vec<Receiver>, device: String) -> io::Result<Self> {
-        let ready = if receivers.len() > 1 {
+    pub(super) fn new(
+        receivers: Vec<Receiver>,
+        trigger: NapiTrigger,
+        device: String,
+    ) -> io::Result<Self> {
+        let ready = if receivers.len() > 1 && trigger == NapiTrigger::Interrupt {
             let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             for receiver in &receivers {
                 ready.add(receiver.socket(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
@@ -49,7 +57,7 @@ impl XdpRx {
         } else {
             None
         };
-        Ok(Self { receivers, ready, device, next: 0, empty: 0 })
+        Ok(Self { receivers, ready, trigger, device, next: 0, empty: 0 })
     }
 
     /// Checks the device after some polls without a packet.
@@ -87,6 +95,9 @@ impl RxQueue for XdpRx {
         }
         self.next = (self.next + 1) % count.max(1);
         if left == BURST {
+            if self.trigger == NapiTrigger::BusyPoll {
+                self.receivers.iter().for_each(Receiver::poll_device);
+            }
             self.check_device()?;
         }
         Ok(report)
@@ -107,6 +118,9 @@ impl RxQueue for XdpRx {
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.trigger == NapiTrigger::BusyPoll {
+            return None;
+        }
         match &self.ready {
             Some(ready) => Some(ready.0.as_fd()),
             None => self.receivers.first().map(Receiver::socket),

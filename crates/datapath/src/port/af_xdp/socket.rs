@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::{
+    busy_poll::{BusyPollRefusal, set_busy_poll},
     frames::{Receiver, Sender, Umem},
     layout::FrameLayout,
     ring::{ConsumerRing, ProducerRing},
@@ -213,6 +214,15 @@ pub(super) fn supports_chains() -> bool {
     let Ok(socket) = new_socket() else { return false };
     let refused = bind_once(socket.as_fd(), DeviceQueue { device: 0, queue: 0 }, libc::XDP_USE_SG);
     refused.is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
+}
+
+/// Refuses busy polling that the kernel does not support, before a device is touched.
+pub(super) fn refuse_busy_poll(busy_poll_us: u32) -> Result<(), BusyPollRefusal> {
+    if busy_poll_us == 0 {
+        return Ok(());
+    }
+    // Without AF_XDP sockets, the port reports that.
+    new_socket().map_or(Ok(()), |socket| set_busy_poll(socket.as_fd(), busy_poll_us))
 }
 
 /// Opens an `AF_XDP` socket without a device.

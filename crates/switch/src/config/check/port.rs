@@ -34,6 +34,9 @@ const NO_TUNNEL: &str =
 /// Allowed numbers of slots of a receive ring.
 const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
 
+/// Longest time of a busy poll of an AF_XDP port, in microseconds.
+const BUSY_POLL_US_MAX: u32 = 10_000;
+
 /// Description of the allowed MTUs of an AF_XDP port.
 const XDP_MTUS: &str = "68 to 9216 for an af_xdp port, or 0 for the MTU of the device";
 
@@ -87,6 +90,12 @@ impl PortOptions {
         if self.rx_slots != 0 && !RX_SLOTS.contains(&self.rx_slots) {
             let (setting, range) = ("rx_slots", "32 to 16384, or 0 for the default");
             let problem = SwitchError::Range { setting, value: self.rx_slots.to_string(), range };
+            return Err(ConfigError::at(setting, problem));
+        }
+        if self.busy_poll_us > BUSY_POLL_US_MAX {
+            let (setting, range) = ("busy_poll_us", "1 to 10000, or 0 for interrupts");
+            let value = self.busy_poll_us.to_string();
+            let problem = SwitchError::Range { setting, value, range };
             return Err(ConfigError::at(setting, problem));
         }
         let vlans = [
@@ -288,6 +297,7 @@ impl PortOptions {
             ("mac", !self.mac.is_empty()),
             ("mtu", self.mtu > 0),
             ("rx_slots", self.rx_slots > 0),
+            ("busy_poll_us", self.busy_poll_us > 0),
             ("rx", !self.rx.as_os_str().is_empty()),
             ("tx", !self.tx.as_os_str().is_empty()),
             ("peer", !self.peer.is_empty()),
@@ -314,8 +324,9 @@ impl PortOptions {
                 "an af_packet port takes only `device`, `mtu` and `rx_slots`: remove this key",
             ),
             PortType::AfXdp => (
-                &["device", "mtu"],
-                "an af_xdp port takes only `device`, `mtu` and `xdp_mode`: remove this key",
+                &["device", "mtu", "busy_poll_us"],
+                "an af_xdp port takes only `device`, `mtu`, `xdp_mode` and `busy_poll_us`: remove \
+                 this key",
             ),
             PortType::Tap => (
                 &["device", "mac", "mtu"],
@@ -387,6 +398,18 @@ mod tests {
         let addressed = |mac: &str| error_text(PortOptions { mac: mac.into(), ..tap.clone() });
         assert_eq!(addressed("02:00:00:00:00:01"), "fine");
         assert!(addressed("zz").starts_with("mac = zz: it must be six octets"));
+    }
+
+    #[test]
+    fn busy_polling_has_a_range() {
+        let text = |kind, busy_poll_us| {
+            error_text(PortOptions { kind, busy_poll_us, ..PortOptions::default() })
+        };
+        assert_eq!(text(PortType::AfXdp, 10_000), "fine");
+        let expected = "busy_poll_us = 10001: it must be 1 to 10000, or 0 for interrupts";
+        assert_eq!(text(PortType::AfXdp, 10_001), expected);
+        let other = text(PortType::AfPacket, 20);
+        assert!(other.contains("takes only `device`, `mtu` and `rx_slots`"), "{other}");
     }
 
     #[test]

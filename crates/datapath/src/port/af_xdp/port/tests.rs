@@ -21,7 +21,7 @@ fn the_next_mode_keeps_the_attached_program() {
         }
         let words = ["link", "add", "a0", "type", "veth", "peer", "name", "b0"];
         assert!(Command::new("ip").args(words).status().unwrap().success());
-        let port = AfXdp::open("a0", None, XdpMode::BestEffort, Vec::new()).unwrap();
+        let port = AfXdp::open("a0", None, XdpMode::BestEffort, 0, Vec::new()).unwrap();
         let mut attached = None;
         let refused = port.attach(1, XdpMode::NativeWithZerocopy, &mut attached).err().unwrap();
         if refused.kind() == io::ErrorKind::PermissionDenied {
@@ -60,7 +60,7 @@ fn device_with_foreign_program_is_refused() {
                 }
                 other => other.unwrap(),
             };
-            let mut port = AfXdp::open("a0", None, XdpMode::BestEffort, Vec::new()).unwrap();
+            let mut port = AfXdp::open("a0", None, XdpMode::BestEffort, 0, Vec::new()).unwrap();
             let error = port.split(1).err().unwrap().to_string();
             let expected = "a0 runs the XDP program shunt_redirect of another user";
             assert!(error.starts_with(expected), "{error}");
