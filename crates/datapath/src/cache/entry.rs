@@ -24,6 +24,7 @@ use shunt_pipeline::{
 };
 
 use super::repair_queue::RepairQueue;
+use crate::metrics::DropReason;
 
 /// A reference to an entry: its slot and the generation of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +97,22 @@ pub struct Entries {
     no_actions: Arc<[DatapathAction]>,
 }
 
+/// The drop reason of packets of a traversal without output actions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TraversalDrop {
+    pub(crate) reason: DropReason,
+    /// True if the traversal failed, so that its reason has precedence over later ones.
+    pub(crate) is_error: bool,
+}
+
+impl TraversalDrop {
+    pub(crate) fn of(traversal: &Traversal) -> Self {
+        let by_cause = || DropReason::from(traversal.drop_cause);
+        let reason = traversal.error.map_or_else(by_cause, DropReason::from);
+        Self { reason, is_error: traversal.error.is_some() }
+    }
+}
+
 /// The fields of an entry that a hit uses, in one cache line of the processor.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -112,6 +129,8 @@ struct HotFields {
     /// Number of the port of [`Hit::forward`]; [`NONE`] if there is none.
     forward: u32,
     unless_ingress: bool,
+    /// The drop reason is here, because the traversal is in other memory.
+    drop: TraversalDrop,
     /// True while the slot is in the list of slots to credit.
     is_dirty: bool,
     /// The state of the slot: free, live or dead.
@@ -235,6 +254,7 @@ impl Entries {
         debug_assert!(hot.state == SlotState::Free && hot.packets == 0);
         hot.actions = Arc::clone(&traversal.actions);
         (hot.forward, hot.unless_ingress) = only_output(&traversal.actions);
+        hot.drop = TraversalDrop::of(&traversal);
         hot.used = now;
         hot.state = SlotState::Live;
         let generation = hot.generation;
@@ -285,6 +305,11 @@ impl Entries {
     #[must_use]
     pub fn actions(&self, slot: u32) -> &Arc<[DatapathAction]> {
         &self.hot[slot as usize].actions
+    }
+
+    /// Returns the drop reason of a live entry.
+    pub(crate) fn drop_of(&self, slot: u32) -> TraversalDrop {
+        self.hot[slot as usize].drop
     }
 
     /// Marks a live entry as used at `now` without counting a packet.
@@ -509,6 +534,7 @@ impl Entries {
             generation: 0,
             forward: NONE,
             unless_ingress: false,
+            drop: TraversalDrop { reason: DropReason::RuleWithoutOutput, is_error: false },
             is_dirty: false,
             state: SlotState::Free,
         });

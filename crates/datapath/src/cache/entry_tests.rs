@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt};
 use proptest::prelude::*;
 use shunt_classifier::Version;
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
-use shunt_pipeline::DropCause;
+use shunt_pipeline::{DropCause, TraversalError};
 
 use super::*;
 
@@ -198,4 +198,27 @@ fn a_larger_limit_copies_only_used_slots() {
     let half: usize = 64 << 20;
     assert!(0 < resident && resident < half, "{resident} bytes");
     assert_eq!(number_of(entries.traversal(entry.slot).unwrap()), 1);
+}
+
+/// An error has precedence over the drop cause, and a used slot gets the reason of its new entry.
+#[test]
+fn an_entry_has_the_drop_reason_of_its_traversal() {
+    let with = |error, drop_cause| {
+        let mut traversal = traversal(1);
+        let own = Arc::get_mut(&mut traversal).unwrap();
+        (own.error, own.drop_cause) = (error, drop_cause);
+        traversal
+    };
+    let mut entries = Entries::new(1);
+    let cases = [
+        (None, DropCause::NoMatchingRule, DropReason::NoMatchingRule, false),
+        (None, DropCause::Hairpin, DropReason::Hairpin, false),
+        (Some(TraversalError::TooDeep(3)), DropCause::Hairpin, DropReason::RecursionTooDeep, true),
+    ];
+    for (number, (error, cause, reason, is_error)) in (1..).zip(cases) {
+        let entry = entries.insert(InstallNo(number), with(error, cause), Time::ZERO).unwrap();
+        assert_eq!(entries.drop_of(entry.slot), TraversalDrop { reason, is_error });
+        assert!(entries.kill(entry));
+        assert!(entries.reclaim().is_some());
+    }
 }

@@ -35,6 +35,7 @@ pub use chain::CoverageLink;
 pub(crate) use config::MAX_IDLE_DEFAULT;
 #[cfg(not(loom))]
 pub use config::{CacheConfig, FlowsConfig, Wildcard};
+pub(crate) use entry::TraversalDrop;
 pub use entry::{Credit, Entries, EntryRef, Hit, Reclaimed};
 #[cfg(not(loom))]
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shunt_flow::{FlowKey, PortNo, extract::extract};
-use shunt_pipeline::{BridgeId, DatapathPort, DropCause, Learning, Time, Traversal};
+use shunt_pipeline::{BridgeId, DatapathPort, DropCause, Learning, Time};
 
 use super::{
     PacketThread, RxBatch,
@@ -16,7 +16,7 @@ use super::{
     },
 };
 use crate::{
-    cache::ActionLists,
+    cache::{ActionLists, TraversalDrop},
     evict::owner::Owner,
     metrics::{DropReason, PortTraffic, RxLoad},
     packet::{
@@ -475,12 +475,12 @@ impl PacketThread {
         let (entries, slots) = (self.caches.owner.entries(), hits[place].slots());
         if let Some(lists) = ActionLists::of_entries(entries, slots) {
             let parsed = ParsedPacket { key: &mut keys[place], layers: layers[place] };
-            let cause = || drop_reason(slots.iter().filter_map(|slot| entries.traversal(*slot)));
+            let cause = || drop_reason(slots.iter().map(|slot| entries.drop_of(*slot)));
             let lists = lists.as_slice();
             let pending = self.outputs.execute(&mut self.pool, packet, lists, parsed, cause);
             self.finish(pending);
         } else {
-            let reason = drop_reason(slots.iter().filter_map(|slot| entries.traversal(*slot)));
+            let reason = drop_reason(slots.iter().map(|slot| entries.drop_of(*slot)));
             self.outputs.drop(&mut self.pool, packet, reason);
         }
     }
@@ -587,14 +587,13 @@ impl MissedFlows {
 /// Returns the drop reason of a packet with traversals that have no output action.
 ///
 /// A traversal that failed with an error decides; otherwise the last traversal.
-#[cold]
-pub(super) fn drop_reason<'a>(traversals: impl Iterator<Item = &'a Arc<Traversal>>) -> DropReason {
-    let mut cause = DropCause::default();
-    for traversal in traversals {
-        if let Some(error) = traversal.error {
-            return DropReason::from(error);
+pub(super) fn drop_reason(traversals: impl Iterator<Item = TraversalDrop>) -> DropReason {
+    let mut reason = DropReason::from(DropCause::default());
+    for drop in traversals {
+        reason = drop.reason;
+        if drop.is_error {
+            break;
         }
-        cause = traversal.drop_cause;
     }
-    DropReason::from(cause)
+    reason
 }

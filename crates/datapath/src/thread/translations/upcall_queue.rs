@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     cache::{
-        ActionLists, Entries, HitSlots,
+        ActionLists, Entries, HitSlots, TraversalDrop,
         index::{Lookup, PartialLookup, Upcall, UpcallResult},
     },
     forecast::FlowObservation,
@@ -261,10 +261,10 @@ impl PacketThread {
         }
         let entries = self.caches.owner.entries();
         let pending = if let Some(lists) = ActionLists::of_entries(entries, hit.slots()) {
-            let cause = || drop_reason(traversals(entries, &hit));
+            let cause = || drop_reason(drops(entries, &hit));
             self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed, cause)
         } else {
-            let reason = drop_reason(traversals(entries, &hit));
+            let reason = drop_reason(drops(entries, &hit));
             self.outputs.refuse(&mut self.pool, packet, reason)
         };
         Ok(pending)
@@ -390,20 +390,18 @@ impl PacketThread {
         parsed: ParsedPacket<'_>,
     ) -> PendingWork {
         if let Some(lists) = ActionLists::of(traversals.iter().map(|own| &own.actions)) {
-            let cause = || drop_reason(traversals.iter());
+            let cause = || drop_reason(traversals.iter().map(|own| TraversalDrop::of(own)));
             self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed, cause)
         } else {
-            self.outputs.refuse(&mut self.pool, packet, drop_reason(traversals.iter()))
+            let reason = drop_reason(traversals.iter().map(|own| TraversalDrop::of(own)));
+            self.outputs.refuse(&mut self.pool, packet, reason)
         }
     }
 }
 
-/// Returns the traversals of the entries that a packet hit.
-fn traversals<'a>(
-    entries: &'a Entries,
-    hit: &'a HitSlots,
-) -> impl Iterator<Item = &'a Arc<Traversal>> {
-    hit.slots().iter().filter_map(|slot| entries.traversal(*slot))
+/// Returns the drop reason of each entry that a packet hit.
+fn drops(entries: &Entries, hit: &HitSlots) -> impl Iterator<Item = TraversalDrop> {
+    hit.slots().iter().map(|slot| entries.drop_of(*slot))
 }
 
 impl<'k> Missed<'k> {
