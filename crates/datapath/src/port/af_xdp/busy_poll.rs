@@ -39,7 +39,9 @@ impl NapiTrigger {
 /// A socket option that the kernel refuses.
 #[derive(Debug)]
 pub(super) struct BusyPollRefusal {
+    /// Name of the option.
     option: &'static str,
+    /// The error of the system.
     source: io::Error,
 }
 

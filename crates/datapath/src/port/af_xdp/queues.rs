@@ -33,6 +33,7 @@ pub(super) struct XdpRx {
     receivers: Vec<Receiver>,
     /// The epoll set of all sockets; `None` for a single socket, and with busy polling.
     ready: Option<Epoll>,
+    /// The reason why the driver receives frames.
     trigger: NapiTrigger,
     device: String,
     /// The socket that is read first in the next burst.
