@@ -33,8 +33,11 @@ pub struct CollectorSetId {
 pub struct RuleSampler {
     /// The few sets of collectors that receive samples.
     sets: Vec<CollectorSetId>,
+    /// The state of the random numbers that choose samples.
     random: u64,
+    /// The ring of samples.
     samples: Producer<RuleSample>,
+    /// Number of samples that the full ring dropped.
     dropped: Arc<Counter>,
 }
 
@@ -42,6 +45,7 @@ pub struct RuleSampler {
 #[derive(Debug)]
 pub struct RuleSampleReceiver {
     samples: Consumer<RuleSample>,
+    /// Number of samples that the full ring dropped.
     dropped: Arc<Counter>,
 }
 

@@ -47,11 +47,15 @@ pub struct SamplerConfig {
 /// Chooses samples of one bridge; the packet thread's end of the ring.
 pub struct PacketSampler {
     bridge: BridgeId,
+    /// One packet in this number is sampled.
     rate: NonZeroU32,
+    /// Number of bytes of each packet that a sample has.
     header_length: usize,
     /// Number of packets before the next sampled packet.
     until_next: u64,
+    /// The state of the random numbers that choose packets.
     random: u64,
+    /// The ring of samples.
     packets: Producer<SampledPacket>,
     counters: Arc<SamplerCounters>,
 }
@@ -87,7 +91,9 @@ pub struct SampledPacket {
     ///
     /// A packet that a device is still to segment counts as one frame.
     pub frame_length: usize,
+    /// The first bytes; `header_length` of these are valid.
     header: [u8; SAMPLE_HEADER_MAX],
+    /// Number of valid bytes of `header`.
     header_length: usize,
 }
 
@@ -109,7 +115,9 @@ pub enum SampledEgress {
 /// The output ports of a sampled packet, and its VLAN tag at the first port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SampledOutcome {
+    /// The output ports.
     pub(crate) egress: SampledEgress,
+    /// TCI of the outermost VLAN tag as sent to the first port.
     pub(crate) vlan_out: Option<u16>,
 }
 

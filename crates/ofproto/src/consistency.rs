@@ -108,9 +108,13 @@ enum ActionContext {
 /// The known field values of the packets that reach an action.
 #[derive(Clone)]
 struct KnownPacket {
+    /// The known values.
     key: FlowKey,
+    /// The bits with a known value.
     mask: FlowMask,
+    /// The rule or list that has the action.
     context: ActionContext,
+    /// The fields that the packets lack.
     absent: AbsentFields,
 }
 

@@ -13,6 +13,7 @@ use crate::{error::CloseReason, wire::header::Header};
 /// Splits a byte stream into messages.
 #[derive(Debug, Default)]
 pub struct Framer {
+    /// The received bytes without a complete message.
     buffer: BytesMut,
 }
 

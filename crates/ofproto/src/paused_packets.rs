@@ -27,7 +27,9 @@ pub struct PauseToken([u8; Self::LEN]);
 /// The continuations of the paused packets of one bridge.
 #[derive(Debug, Default)]
 pub struct PausedPackets {
+    /// The secret that makes tokens hard to guess.
     key: TokenKey,
+    /// The continuations.
     queue: Mutex<ContinuationQueue>,
 }
 
@@ -39,6 +41,7 @@ type TokenKey = std::hash::RandomState;
 struct ContinuationQueue {
     /// Number of the oldest continuation.
     first: u64,
+    /// The continuations, oldest first.
     continuations: VecDeque<Arc<Continuation>>,
 }
 

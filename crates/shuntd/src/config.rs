@@ -202,8 +202,11 @@ fn page() -> &'static str {
 
 /// A mistake in the text: message, place and correction.
 struct Mistake {
+    /// The mistake as a sentence.
     message: String,
+    /// The correction, if one is known.
     help: Option<String>,
+    /// The place in the text.
     span: Range<usize>,
 }
 

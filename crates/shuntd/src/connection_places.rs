@@ -15,7 +15,9 @@ use tokio::{sync::Notify, time::sleep};
 
 /// A table of the open connections of a server.
 pub(crate) struct ConnectionPlaces {
+    /// The open connections.
     open: Mutex<OpenConnections>,
+    /// Maximum number of open connections.
     count_max: usize,
     /// Maximum time until the first request has arrived; `None`: any time.
     first_request_time_max: Option<Duration>,
@@ -24,6 +26,7 @@ pub(crate) struct ConnectionPlaces {
 /// The connections by number, and the order in which they began to wait.
 #[derive(Default)]
 struct OpenConnections {
+    /// The connections, by number.
     by_number: BTreeMap<u64, OpenConnection>,
     /// The next number of a connection, or of a wait for a request.
     next_number: u64,
@@ -39,8 +42,11 @@ struct OpenConnection {
 
 /// The place of a connection in the table; dropping the value frees the place.
 pub(crate) struct ConnectionPlace {
+    /// The table with the place.
     table: Arc<ConnectionPlaces>,
+    /// The number of the connection.
     number: u64,
+    /// Notified when the connection has lost its place.
     removal: Arc<Notify>,
 }
 

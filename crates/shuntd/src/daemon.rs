@@ -329,6 +329,7 @@ fn restrict(arguments: &Arguments) -> Result<Option<WriteRestriction>, DaemonErr
 /// The descriptors that systemd keeps: queues of ports, and listening sockets.
 struct InheritedSockets {
     descriptors: Arc<ServiceDescriptors>,
+    /// The listening sockets in the store.
     listening: Arc<ListeningSockets>,
 }
 
@@ -352,6 +353,7 @@ enum StopReason {
 struct DaemonLocks {
     /// Dropped first, so that the lock of the run directory is released last.
     _state: Option<StateLock>,
+    /// The lock of the run directory.
     run_dir: RunDir,
 }
 

@@ -14,8 +14,11 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// next line has the number of lines in between.
 #[derive(Debug)]
 pub(crate) struct ListenerLog {
+    /// The name of the listener in log lines.
     listener: &'static str,
+    /// Limits the lines about connections over the maximum.
     refused: LogInterval,
+    /// Limits the lines about connections that could not be accepted.
     failed: LogInterval,
 }
 

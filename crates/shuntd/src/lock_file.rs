@@ -34,7 +34,9 @@ pub(crate) enum LockError {
 
 /// A locked file; dropping it removes the file and releases the lock.
 pub(crate) struct LockFile {
+    /// The path of the file.
     path: PathBuf,
+    /// The open file, which holds the lock.
     file: File,
     /// True if the file stays when the lock is released.
     is_left: bool,

@@ -358,8 +358,11 @@ const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The client end of the control socket.
 pub(crate) struct RpcClient {
+    /// The connection to the daemon.
     stream: BlockingStream,
+    /// Splits the received bytes into replies.
     replies: Objects,
+    /// Number of calls, which is the id of the last call.
     calls: u64,
     /// Returns whether a call waits longer for its reply.
     waits_longer: Option<fn() -> bool>,

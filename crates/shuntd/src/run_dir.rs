@@ -66,6 +66,7 @@ pub(crate) enum ClaimError {
 
 /// The run directory of this process; dropping the value releases it.
 pub(crate) struct RunDir {
+    /// The path of the control socket.
     socket: PathBuf,
     /// File name of the control socket with the process id of an earlier process.
     earlier_socket: Option<PathBuf>,
@@ -73,6 +74,7 @@ pub(crate) struct RunDir {
     is_left: bool,
     /// Dropped before the lock, so that no link leads to files of another daemon.
     _links: Option<VswitchdLinks>,
+    /// The lock of the directory.
     lock: LockFile,
 }
 

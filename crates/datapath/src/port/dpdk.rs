@@ -45,7 +45,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Dpdk {
     device: DpdkDevice,
+    /// Number of receive queues; `None` for one for each thread.
     rx_queues: Option<u16>,
+    /// The configured MTU; `None` leaves the MTU of the device.
     mtu: Option<u16>,
     mac: [u8; 6],
     /// Number of packets that the port took and the device did not get.
@@ -228,6 +230,7 @@ impl RxQueue for DpdkRx {
 struct DpdkOutput {
     /// The transmit queue, which threads may share; each thread only tries the lock.
     sender: Arc<Mutex<DpdkSender>>,
+    /// The limits of the device on frames to send.
     limits: DeviceLimits,
 }
 

@@ -145,7 +145,9 @@ impl NetlinkRequest<'_> {
 
 /// A message of an answer.
 struct NetlinkMessage<'a> {
+    /// The message type, such as `RTM_NEWLINK`.
     kind: u16,
+    /// The sequence number of the request.
     sequence: u32,
     /// The part of the message after its header.
     content: &'a [u8],

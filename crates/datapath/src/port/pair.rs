@@ -30,9 +30,12 @@ const BACK: usize = RING + BURST;
 
 /// One end of a pair.
 pub struct Pair {
+    /// The name of this end.
     name: &'static str,
     mac: [u8; 6],
+    /// Number of packet threads that get queues.
     threads: u16,
+    /// The queues between the two ends, not split yet.
     queues: Vec<Queues>,
     /// A reference that is alive while the other end has queues.
     peer: Weak<()>,
@@ -112,10 +115,13 @@ impl Port for Pair {
 
 /// The transmit queue of one end of a pair.
 struct PairTx {
+    /// The ring of packets to the other end.
     ring: Producer<Packet>,
     /// Buffers that the receiver returns in exchange for sent buffers.
     back: Consumer<Packet>,
+    /// The buffers for copies of packets.
     pool: Pool,
+    /// Kept so that the other end sees that this end has queues.
     _alive: Arc<()>,
 }
 
@@ -146,8 +152,11 @@ impl TxQueue for PairTx {
 
 /// The receive queue of one end of a pair.
 struct PairRx {
+    /// The ring of packets from the other end.
     ring: Consumer<Packet>,
+    /// Returns buffers to the sender.
     back: Producer<Packet>,
+    /// Kept so that the other end sees that this end has queues.
     _alive: Arc<()>,
 }
 

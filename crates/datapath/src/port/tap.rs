@@ -76,6 +76,7 @@ pub struct Tap {
     ///
     /// From [`Port::split`] on, one queue for each packet thread.
     queues: Vec<OpenQueue>,
+    /// True after the queues were taken.
     is_split: bool,
     /// The packets for which a queue of the port was full.
     loss: DeviceLoss,
@@ -369,7 +370,9 @@ enum Received {
 /// `None`: the pool must supply the buffer.
 #[derive(Default)]
 struct ReadBuffers {
+    /// A buffer for usual frames.
     small: Option<Packet>,
+    /// A buffer for frames of offloaded segmentation.
     large: Option<Packet>,
 }
 

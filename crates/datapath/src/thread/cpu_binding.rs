@@ -12,7 +12,9 @@ use tracing::warn;
 
 /// The CPU of a packet thread, as a set with one CPU.
 pub(super) struct CpuBinding {
+    /// The number of the CPU.
     cpu: usize,
+    /// The set with this CPU.
     set: CpuSet,
 }
 

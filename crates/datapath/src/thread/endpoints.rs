@@ -74,15 +74,23 @@ pub struct Wakers {
 /// The packet thread's ends of its queues.
 #[derive(Debug)]
 pub struct ThreadEnds {
+    /// The number of the thread among the cache owners.
     pub(crate) owner: OwnerId,
+    /// The version at which the thread starts.
     pub(crate) version: Version,
+    /// The commands of the control plane.
     pub(crate) commands: Consumer<Command>,
+    /// The ring of installs and removals, to the eviction engine.
     pub(crate) reports: Producer<Report>,
     pub(crate) packet_ins: PacketInSender,
     pub(crate) learn_requests: Producer<LearnRequest>,
+    /// The ring of cache hits with wrong actions.
     pub(crate) differences: Producer<CacheMismatch>,
+    /// The mailbox and the acknowledged version of the thread.
     pub(crate) link: Arc<Link>,
+    /// The epoll set of the thread.
     pub(crate) events: PortEvents,
+    /// The threads that this thread wakes.
     pub(crate) wakers: Wakers,
     pub(crate) counters: Arc<ThreadCounters>,
 }
@@ -90,6 +98,7 @@ pub struct ThreadEnds {
 /// The control plane's ends of the queues of one packet thread.
 #[derive(Debug)]
 pub struct ControlEnds {
+    /// The ring of commands to the thread.
     commands: Producer<Command>,
     /// The queue of packets for controllers and protocols.
     pub packet_ins: PacketInReceiver,
@@ -101,6 +110,7 @@ pub struct ControlEnds {
     pub differences: Consumer<CacheMismatch>,
     /// The counters of the thread.
     pub counters: Arc<ThreadCounters>,
+    /// The mailbox and the acknowledged version of the thread.
     link: Arc<Link>,
 }
 

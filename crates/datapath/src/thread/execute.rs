@@ -40,6 +40,7 @@ use crate::{
 
 /// The transmit queues of one packet thread, and its queue to the control plane.
 pub(crate) struct Outputs {
+    /// The ports, in the order in which they were added.
     pub(super) ports: Vec<TxPort>,
     /// Index into `ports` for each port number; [`ABSENT`] for an unused number.
     index_by_port: Vec<u32>,
@@ -52,8 +53,11 @@ pub(crate) struct Outputs {
     pub(super) wire: Vec<Packet>,
     /// Time of this iteration.
     pub(crate) now: Time,
+    /// The packet counts of this iteration.
     pub(crate) tally: Tally,
+    /// The captures in progress.
     pub(crate) taps: Taps,
+    /// The samples that rules request.
     pub(crate) rule_samples: RuleSamples,
 }
 

@@ -43,6 +43,7 @@ pub(super) struct TableDecisions {
     single: PacketDecision,
     /// Number of packets that the tables decided.
     pub(super) decided: u64,
+    /// The trainings of learned indexes of tables.
     trainings: TableTrainings,
 }
 

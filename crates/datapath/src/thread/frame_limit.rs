@@ -12,6 +12,7 @@ use shunt_pipeline::Time;
 /// The bucket gains a token every `INTERVAL_US` microseconds, up to `BURST` tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FrameLimit<const INTERVAL_US: u64, const BURST: u32> {
+    /// Time at which the bucket is full again.
     full_at: Time,
 }
 

@@ -30,14 +30,18 @@ const FRAME_KEPT: usize = Pool::SMALL;
 /// The packet thread's end of the queue to the control plane.
 #[derive(Debug)]
 pub(crate) struct PacketInSender {
+    /// The ring of packets.
     packets: Producer<PuntedPacket>,
+    /// The ring of returned frame memory.
     frames: Consumer<Vec<u8>>,
 }
 
 /// The control plane's end of the queue from a packet thread.
 #[derive(Debug)]
 pub struct PacketInReceiver {
+    /// The ring of packets.
     packets: Consumer<PuntedPacket>,
+    /// The ring of returned frame memory.
     frames: Producer<Vec<u8>>,
 }
 

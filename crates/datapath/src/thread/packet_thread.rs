@@ -90,16 +90,22 @@ pub struct PacketThread {
     /// Decides packets by the tables while the caches are bypassed.
     pub(super) decisions: TableDecisions,
     pub(super) rx_ports: RxPorts,
+    /// The bridge and OpenFlow number of each port.
     pub(super) port_bindings: PortBindings,
     pub(super) outputs: Outputs,
     pub(super) pool: Pool,
     pub(super) batch: RxBatch,
+    /// Requests that take more than one iteration.
     pub(super) jobs: UpkeepJobs,
+    /// Number of translations left in this iteration.
     pub(super) translations_left: usize,
     /// Number of translations left for samples, apart from those for packets.
     pub(super) sample_translations_left: usize,
+    /// Number of missed packets so far.
     pub(super) upcalls: u64,
+    /// Compares sampled hits with a new translation.
     pub(super) verifier: Verifier,
+    /// Re-translates evicted entries that packets still match.
     pub(super) repairer: Repairer,
     /// True if a receive queue returned a full burst in this or the previous iteration.
     ///
@@ -108,7 +114,9 @@ pub struct PacketThread {
     /// True if the thread slept since it last checked its mailbox (rule 10).
     pub(super) slept: bool,
     pub(super) commands: Consumer<Command>,
+    /// The mailbox and the acknowledged version of the thread.
     pub(super) link: Arc<Link>,
+    /// The threads that this thread wakes.
     pub(super) wakers: Wakers,
     pub(super) counters: Arc<ThreadCounters>,
     /// The queue of offload candidates: flow keys of packets that missed the caches.
@@ -119,6 +127,7 @@ pub struct PacketThread {
     pub(super) samplers: Vec<(SampleUse, PacketSampler)>,
     /// The NetFlow caches of the bridges that export flows.
     pub(super) netflow: NetflowCaches,
+    /// Time of this iteration.
     pub(super) now: Time,
     /// Reads the time within an iteration; disabled in tests.
     pub(super) stopwatch: Stopwatch,
@@ -126,12 +135,17 @@ pub struct PacketThread {
 
 /// Scratch buffers for one burst of received packets.
 pub(super) struct RxBatch {
+    /// The received packets.
     pub(super) packets: Vec<Packet>,
+    /// The flow key of each packet.
     pub(super) keys: Box<[FlowKey]>,
+    /// The offsets of the headers of each packet.
     pub(super) layers: [Layers; BURST],
     /// The slots of the cache entries that each packet hit.
     pub(super) hits: [HitSlots; BURST],
+    /// The outcome of each packet.
     pub(super) dispositions: [Disposition; BURST],
+    /// The flows without an entry.
     pub(super) missed: MissedFlows,
 }
 

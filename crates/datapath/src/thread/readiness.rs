@@ -67,6 +67,7 @@ pub(super) enum ReadySource {
 /// The list of receive queues that may have packets, by index.
 #[derive(Debug, Default)]
 pub(super) struct ReadyList {
+    /// The state of each receive queue.
     queues: Vec<QueueState>,
     /// Indices of the listed queues; the first is polled next.
     order: VecDeque<u32>,
@@ -81,7 +82,9 @@ pub(super) struct ReadyList {
 /// A receive queue: its event source, and if the ready list has it.
 #[derive(Clone, Copy, Debug)]
 struct QueueState {
+    /// The event source of the queue.
     source: ReadySource,
+    /// True while the ready list has the queue.
     is_listed: bool,
 }
 
@@ -198,7 +201,9 @@ impl ReadyList {
 /// The epoll set of a packet thread: its waker and its receive queues.
 #[derive(Debug)]
 pub(crate) struct PortEvents {
+    /// The epoll set.
     epoll: Epoll,
+    /// Scratch: the events of the last query.
     events: Vec<EpollEvent>,
 }
 

@@ -35,6 +35,7 @@ use crate::command::{ReleasedReceiver, Reply, RxQueueState};
 pub(super) struct PendingRelease {
     /// Time of the request.
     since: Time,
+    /// Gets the released queue.
     reply: Reply<Option<ReleasedReceiver>>,
 }
 

@@ -36,8 +36,11 @@ pub struct RunnerConfig {
 
 /// A running OS thread that owns a `T`.
 pub struct Running<T> {
+    /// True when the thread must end.
     stop: Arc<AtomicBool>,
+    /// Wakes the thread.
     wake: Box<dyn Fn() + Send + Sync>,
+    /// The handle of the OS thread.
     handle: JoinHandle<T>,
 }
 
@@ -154,6 +157,7 @@ impl<T> std::fmt::Debug for Running<T> {
 /// An epoll set for one file descriptor.
 pub(crate) struct EpollSleeper {
     epoll: Epoll,
+    /// True once the descriptor is in the set.
     is_registered: bool,
 }
 

@@ -25,7 +25,9 @@ pub(super) struct Assemblies(BTreeMap<Xid, Assembly>);
 /// An incomplete multipart request.
 #[derive(Debug)]
 struct Assembly {
+    /// The type of the multipart request.
     kind: u16,
+    /// The body parts so far.
     body: Vec<u8>,
     /// The first [`QUOTE_LEN`] bytes of the first part of the request.
     quote: Bytes,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Number of bytes that the bundles of several connections may use together.
 #[derive(Debug)]
 pub struct BundleQuota {
+    /// Number of bytes that are left.
     available: AtomicUsize,
 }
 

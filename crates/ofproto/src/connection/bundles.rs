@@ -31,27 +31,35 @@ use crate::{
 pub(super) struct Bundles {
     /// The open bundles.
     open: BTreeMap<BundleId, OpenBundle>,
+    /// Number of messages in all open bundles.
     messages_count: usize,
     /// Total number of bytes of the messages of all open bundles.
     bytes: usize,
+    /// The bytes that all bundles of the bridge may use.
     quota: Arc<BundleQuota>,
 }
 
 /// A bundle that is not committed yet.
 #[derive(Debug)]
 struct OpenBundle {
+    /// The flags of the bundle.
     flags: BundleFlags,
+    /// True after the close request.
     closed: bool,
+    /// The messages, in order.
     messages: Vec<BundledMessage>,
+    /// Time of the last message of the bundle.
     touched: Time,
 }
 
 /// A message of a bundle.
 #[derive(Debug)]
 struct BundledMessage {
+    /// The transaction id, for an error reply.
     xid: Xid,
     /// The received bytes, which are quoted if the message fails.
     frame: Bytes,
+    /// The decoded change.
     change: BundledChange,
 }
 
@@ -66,8 +74,11 @@ enum BundledChange {
 /// The message that made the commit of its bundle fail.
 #[derive(Debug)]
 pub(super) struct BundleFailure {
+    /// The transaction id of the message.
     pub(super) xid: Xid,
+    /// The encoded message.
     pub(super) frame: Bytes,
+    /// The reason of the failure.
     pub(super) refusal: RequestRefusal,
 }
 

@@ -30,12 +30,19 @@ use crate::{
 pub struct Connection {
     pub(super) id: ConnectionId,
     pub(super) config: ConnectionConfig,
+    /// The roles of all connections of the bridge.
     pub(super) roles: Arc<RoleRegistry>,
+    /// The role that the peer requested last.
     pub(super) requested_role: RequestedRole,
+    /// The events that the peer receives.
     pub(super) subscription: Subscription,
+    /// The open bundles.
     pub(super) bundles: Bundles,
+    /// The incomplete multipart requests.
     pub(super) assemblies: Assemblies,
+    /// The flow monitors.
     pub(super) monitors: FlowMonitors,
+    /// The messages to the peer.
     pub(super) output: Output,
     /// The newest version that this connection created.
     pub(super) changed: Option<Version>,
@@ -49,8 +56,11 @@ pub struct Connection {
     pub(super) flows: Option<FlowReply>,
     /// The codec of the negotiated version; the newest codec before negotiation.
     pub(super) codec: Codec,
+    /// The phase, from the hello to the close.
     phase: Phase,
+    /// Splits the received bytes into messages.
     framer: Framer,
+    /// The idle time, after which an echo request is sent.
     probe: Probe,
 }
 

@@ -27,10 +27,15 @@ pub enum ControllerEvent {
 /// The events that a connection has subscribed to.
 #[derive(Debug)]
 pub(super) struct Subscription {
+    /// The kind of the peer: controller or management client.
     pub(super) kind: ConnectionKind,
+    /// Maximum number of bytes of a packet-in for a table miss.
     pub(super) miss_send_len: u16,
+    /// The id by which actions select this controller.
     pub(super) controller_id: u16,
+    /// The format of packet-ins.
     pub(super) format: PacketInFormat,
+    /// The events for each role.
     pub(super) config: AsyncConfig,
 }
 

@@ -41,6 +41,7 @@ const CHECKS_MAX: usize = 1 << 16;
 /// The flow monitors of one connection.
 #[derive(Debug)]
 pub(super) struct FlowMonitors {
+    /// The monitors, by their ids.
     by_id: BTreeMap<FlowMonitorId, ActiveMonitor>,
     /// The changes to report; `None` without monitors.
     queue: Option<Arc<MonitorQueue>>,
@@ -57,7 +58,9 @@ pub(super) struct FlowMonitors {
 /// A flow monitor.
 #[derive(Debug)]
 pub(super) struct ActiveMonitor {
+    /// The changes to report, and the form of the updates.
     flags: FlowMonitorFlags,
+    /// The condition on the rules.
     filter: RuleFilter,
     /// The version that was listed; the monitor reports later versions.
     since: Version,

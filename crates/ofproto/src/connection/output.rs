@@ -18,6 +18,7 @@ const PROGRESS_LEN: usize = 1 << 16;
 /// that does not fit is dropped.
 #[derive(Debug)]
 pub(super) struct Output {
+    /// The encoded messages, oldest first.
     messages: VecDeque<Vec<u8>>,
     /// Bytes of the first buffer that are already sent.
     sent: usize,
@@ -27,6 +28,7 @@ pub(super) struct Output {
     progress: Time,
     /// Bytes that the peer must still read in the current stall period.
     progress_left: usize,
+    /// Number of queued and dropped packet-ins.
     packet_ins: PacketInCounts,
 }
 

@@ -7,9 +7,11 @@ use shunt_pipeline::Time;
 /// Measures the idle time of a peer.
 #[derive(Debug)]
 pub(super) struct Probe {
+    /// Time without a byte after which the peer is probed.
     interval: Duration,
     /// Time of the last received byte or of the last probe.
     since: Time,
+    /// True while the answer to a probe is awaited.
     is_probed: bool,
 }
 

@@ -49,6 +49,7 @@ pub struct WarningRate([Mutex<RateWindow>; KINDS]);
 /// The number of warnings in the current period.
 #[derive(Debug, Default)]
 struct RateWindow {
+    /// The beginning of the period.
     began: Time,
     /// Number of warnings since `began`.
     count: u32,

@@ -21,8 +21,11 @@ pub struct RoleRegistry(Mutex<RoleState>);
 /// The master of a bridge, and the newest generation id.
 #[derive(Debug, Default)]
 struct RoleState {
+    /// The newest generation id of a role request.
     generation: Option<Generation>,
+    /// The connection with the role of master.
     master: Option<ConnectionId>,
+    /// Number of connections that were opened.
     connections_count: u64,
 }
 

@@ -200,9 +200,13 @@ pub(super) fn queue_config(port: PortNo, host: &impl Host) -> Result<QueueConfig
 /// removed since then.
 #[derive(Debug)]
 pub(super) struct FlowReply {
+    /// The form of the entries.
     form: FlowReplyForm,
+    /// The rules that are not written yet.
     rules: vec::IntoIter<Arc<Rule>>,
+    /// The message that is being filled.
     writer: Option<PartWriter>,
+    /// Time of the request, for the durations of rules.
     now: Time,
 }
 

@@ -16,16 +16,19 @@ use crate::message::Xid;
 pub struct MonitorQueue {
     /// Number of waiting changes at which the queue is paused.
     changes_max: usize,
+    /// The waiting changes.
     state: Mutex<MonitorQueueState>,
     /// The net changes since the pause, without the pending changes.
     ///
     /// This lock is taken before that of `state`.
     coalesced: Mutex<CoalescedChanges>,
+    /// Notified when a change is added.
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
 struct MonitorQueueState {
+    /// The changes, oldest first.
     waiting: VecDeque<QueuedChanges>,
     /// Number of rule changes in `waiting`.
     changes_count: usize,
@@ -40,6 +43,7 @@ struct MonitorQueueState {
 /// Changes of a paused queue that are not coalesced yet, by version of the tables.
 #[derive(Debug, Default)]
 struct UnreadChanges {
+    /// The changes of each version, oldest first.
     versions: Vec<Arc<[MonitoredChange]>>,
     /// Number of rule changes in `versions`.
     changes_count: usize,
@@ -59,6 +63,7 @@ pub(crate) enum QueuedChanges {
 /// The rule changes of one version of the tables.
 #[derive(Debug)]
 pub(crate) struct RecordedChanges {
+    /// The changes, in order.
     pub(crate) changes: Arc<[MonitoredChange]>,
     /// The own request that made the changes; `None` if another peer made them.
     pub(crate) own: Option<Xid>,
@@ -69,6 +74,7 @@ pub(crate) struct RecordedChanges {
 pub struct ChangeOrigin {
     /// The queue of the connection; `None` if it has no flow monitor.
     queue: Option<Arc<MonitorQueue>>,
+    /// The transaction id of the request.
     xid: Xid,
 }
 

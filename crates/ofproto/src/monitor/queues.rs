@@ -20,6 +20,7 @@ use super::{MonitorQueue, MonitoredChange};
 pub struct MonitorQueues {
     /// Number of queues. The lock of the caller orders its reads and writes.
     count: AtomicUsize,
+    /// The queue of each connection with flow monitors.
     queues: Mutex<Vec<BridgeQueue>>,
 }
 
@@ -27,6 +28,7 @@ pub struct MonitorQueues {
 #[derive(Debug)]
 struct BridgeQueue {
     bridge: BridgeId,
+    /// The queue, until its connection drops it.
     queue: Weak<MonitorQueue>,
 }
 

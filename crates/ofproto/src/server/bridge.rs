@@ -47,16 +47,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// The OpenFlow server of one bridge: its listeners, controllers and events.
 #[derive(Debug)]
 pub struct OpenFlowServer<H> {
+    /// The state that the connections share.
     pub(super) shared: Arc<ServerState<H>>,
 }
 
 /// The state that the connections of a bridge share.
 #[derive(Debug)]
 pub(super) struct ServerState<H> {
+    /// The bridge.
     pub(super) host: Arc<H>,
+    /// The roles of all connections.
     pub(super) roles: Arc<RoleRegistry>,
+    /// The channel of events that a slow connection may miss.
     pub(super) events: broadcast::Sender<ControllerEvent>,
+    /// The queues of events that no connection may miss.
     pub(super) reliable_events: ReliableEvents,
+    /// The connections, for the status.
     pub(super) registry: Registry,
     /// The versions that new connections may use, bit `n` for wire version `n`.
     pub(super) versions: AtomicU32,
@@ -105,6 +111,7 @@ impl<H: Host> ServerState<H> {
 
 /// The address of a controller, and the identity for TLS.
 struct ControllerAddress {
+    /// The IP address and port.
     address: SocketAddr,
     /// The identity of a connection with TLS.
     tls: Option<TlsIdentity>,
@@ -113,7 +120,9 @@ struct ControllerAddress {
 /// A listener or a controller; dropping it ends its connections.
 #[derive(Debug)]
 pub struct ServerEndpoint {
+    /// The task that accepts or opens connections.
     task: JoinHandle<()>,
+    /// The address of a TCP listener; `None` for a controller.
     local_address: Option<SocketAddr>,
     /// The attempts to reach a controller; `None` for a listener.
     attempts: Option<Arc<ReconnectAttempts>>,

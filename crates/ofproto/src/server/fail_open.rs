@@ -29,6 +29,7 @@ struct FailOpenState {
     is_allowed: bool,
     /// True if the bridge fails open.
     is_open: bool,
+    /// The controllers, by number.
     controllers: BTreeMap<u64, TrackedController>,
     /// The number of the next controller.
     next: u64,
@@ -39,7 +40,9 @@ struct FailOpenState {
 /// A controller to which the bridge connects.
 #[derive(Debug)]
 struct TrackedController {
+    /// Time without a message after which the controller is probed.
     inactivity_probe: Duration,
+    /// True while a connection to the controller is open.
     is_connected: bool,
 }
 
@@ -47,6 +50,7 @@ struct TrackedController {
 #[derive(Debug)]
 pub(super) struct ControllerEntry<'a> {
     fail_open: &'a FailOpen,
+    /// The number of the controller.
     number: u64,
 }
 

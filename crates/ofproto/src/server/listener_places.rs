@@ -21,7 +21,9 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// The connections of a listener, the oldest first.
 pub(super) struct ListenerPlaces {
+    /// The rule for connections that are idle.
     policy: IdlePolicy,
+    /// The connections.
     peers: Vec<ListenerPeer>,
 }
 
@@ -36,13 +38,17 @@ pub(super) enum IdlePolicy {
 
 /// A connection that was open when it was last checked.
 struct ListenerPeer {
+    /// The address of the peer.
     peer: String,
+    /// The last activity of the peer.
     activity: Arc<PeerActivity>,
+    /// Ends the connection.
     task: AbortHandle,
 }
 
 /// A connection that has lost its place.
 pub(super) struct EndedPeer {
+    /// The address of the peer.
     pub(super) peer: String,
     /// The reason for the log.
     pub(super) text: &'static str,
@@ -55,6 +61,7 @@ pub(super) struct PeerActivity(Mutex<ActivityRecord>);
 /// The phase and the last activity of a peer; the least record makes room first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct ActivityRecord {
+    /// The phase of the connection.
     phase: PeerPhase,
     /// Time of the last activity; before the first request the time of the connection.
     last: Time,

@@ -63,7 +63,9 @@ enum AcceptedStream {
 /// A listening unix socket, which removes its socket file when it is dropped.
 #[derive(Debug)]
 pub struct UnixListenSocket {
+    /// The socket.
     listener: UnixListener,
+    /// The path of the socket file.
     path: PathBuf,
     /// Device and inode of the socket file, if this socket removes it.
     file: Option<(u64, u64)>,

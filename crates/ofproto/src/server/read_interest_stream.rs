@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
 
 /// A unix stream that registers for write readiness only on demand.
 pub(super) struct ReadInterestStream {
+    /// The stream, registered for readiness to read.
     stream: AsyncFd<UnixStream>,
     /// The same stream, registered for write readiness while the send buffer is full.
     write_interest: Option<AsyncFd<OwnedFd>>,

@@ -23,6 +23,7 @@ pub(super) struct Registry(Mutex<ConnectionTable>);
 /// The connections of a bridge by number.
 #[derive(Debug, Default)]
 struct ConnectionTable {
+    /// The status of each connection.
     by_number: BTreeMap<u64, ConnectionStatus>,
     /// The number of the next connection.
     next: u64,
@@ -34,6 +35,7 @@ struct ConnectionTable {
 #[derive(Debug)]
 pub(super) struct RegistryEntry<'a> {
     registry: &'a Registry,
+    /// The number of the connection.
     number: u64,
     /// The last status of the connection.
     last: Status,

@@ -27,13 +27,16 @@ pub(super) struct ReliableEvents(Mutex<Vec<Weak<EventQueue>>>);
 /// The event queue of one connection.
 #[derive(Debug, Default)]
 struct EventQueue {
+    /// The events that were not sent yet.
     waiting: Mutex<QueuedEvents>,
+    /// Notified when an event is added.
     notify: Notify,
 }
 
 /// The events that a connection has not sent yet.
 #[derive(Debug, Default)]
 struct QueuedEvents {
+    /// The events, oldest first.
     events: VecDeque<ControllerEvent>,
     /// True if the queue was too long; the queue is empty from then on.
     is_lagging: bool,

@@ -31,6 +31,7 @@ type WaitFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// The reason why a connection ended, and how long it was open.
 pub(super) struct ConnectionEnd {
+    /// The reason of the end.
     pub(super) reason: CloseReason,
     /// Time since version negotiation; `None` if no version was agreed on.
     pub(super) open_for: Option<Duration>,

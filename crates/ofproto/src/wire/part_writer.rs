@@ -13,7 +13,9 @@ use crate::{
 /// The header of one part of a multipart message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartHeader {
+    /// The type of the multipart message.
     pub(crate) kind: u16,
+    /// True if another part follows.
     pub(crate) more: bool,
 }
 
@@ -23,6 +25,7 @@ pub(crate) struct PartHeader {
 /// full, so a reply of a million entries is never in memory as a whole.
 #[derive(Debug)]
 pub(crate) struct PartWriter {
+    /// The version and the form of the messages.
     codec: Codec,
     /// A message without entries.
     empty: Vec<u8>,

@@ -12,9 +12,11 @@ pub(super) struct AppctlCommand {
     pub(super) arguments: &'static str,
     /// Allowed numbers of arguments.
     pub(super) count: RangeInclusive<usize>,
+    /// The effect on the daemon.
     pub(super) effect: CommandEffect,
     /// One line about the command, for the documentation.
     pub(super) help: &'static str,
+    /// The function that runs the command.
     pub(super) handler: Handler,
 }
 

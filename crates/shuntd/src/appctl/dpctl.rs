@@ -31,7 +31,9 @@ async fn dump_datapaths(_: &DaemonMethods, _: &[String]) -> Result<String, Strin
 /// The arguments of a command about cache entries.
 #[derive(Default)]
 struct FlowSelection {
+    /// The form of the output.
     format: DatapathFlowFormat,
+    /// The condition on the entries to print.
     filter: DatapathFlowFilter<'static>,
     /// UUID or name of a single entry.
     ufid: Option<String>,

@@ -27,9 +27,13 @@ const LOCAL_STATUS: u32 = 0xffff_fffe;
 
 /// Sums of the lookups of all packet threads since they were cleared.
 pub(super) struct LookupTotals {
+    /// Number of packets that hit an entry.
     pub(super) hit: u64,
+    /// Number of packets that missed.
     pub(super) missed: u64,
+    /// Number of missed packets that were dropped before their translation.
     pub(super) lost: u64,
+    /// Number of entries now.
     pub(super) entries: u64,
 }
 

@@ -14,8 +14,11 @@ use crate::{daemon::reload::Reloader, rpc::Methods};
 pub(crate) struct DaemonMethods {
     pub(super) switch: Arc<Switch>,
     pub(super) reloader: Arc<Reloader>,
+    /// Notified when the daemon must end.
     pub(super) stop: Arc<Notify>,
+    /// The counters of `coverage/show`, over time.
     pub(super) coverage: Arc<CoverageHistory>,
+    /// The counters at the last clear.
     pub(super) cleared: ClearedCounters,
 }
 

@@ -361,6 +361,7 @@ struct AnnouncedWords<'a> {
     bridge: &'a str,
     /// Time for which the flows are expected.
     valid: Duration,
+    /// The texts of the flows.
     flows: Vec<&'a str>,
 }
 

@@ -40,6 +40,7 @@ const LEVELS: &[(&str, &str)] = &[
 /// A log filter, parsed into levels by target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct LogLevels {
+    /// The level of targets that are not listed.
     default: String,
     /// Levels of targets; also directives that name spans.
     targets: Vec<(String, String)>,

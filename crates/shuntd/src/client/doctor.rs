@@ -24,6 +24,7 @@ use crate::{config, http::HttpService, render::counted, rpc::RpcClient};
 /// The result of one check of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct HostCheck {
+    /// The outcome of the check.
     state: CheckState,
     /// The checked object, such as `CAP_NET_RAW`.
     subject: String,

@@ -26,7 +26,9 @@ use crate::{
 /// The flows to preload, and the bridge on which they arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PreloadRequest<'a> {
+    /// The name of the bridge.
     pub(crate) bridge: &'a str,
+    /// The file with the flows, or a capture.
     pub(crate) file: &'a Path,
     /// The ingress port for the packets of a capture.
     pub(crate) in_port: Option<&'a str>,
@@ -134,32 +136,45 @@ fn send(
 /// The daemon's answer to one call.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 struct PreloadReply {
+    /// Number of flows that the daemon took.
     accepted: usize,
+    /// Number of flows for which the queue was full.
     refused: usize,
+    /// Number of packet threads that get each flow.
     threads: u64,
+    /// Maximum number of preloaded flows without a hit, for each thread.
     entries: u64,
 }
 
 /// The outcomes of the flows, counted once for each receiving packet thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct PreloadCounts {
+    /// Number of flows that were sent to packet threads.
     sent: u64,
+    /// Number of flows that got entries.
     installed: u64,
     /// Flows that already had entries.
     covered: u64,
+    /// Number of refused flows, by reason.
     refused: Vec<(String, u64)>,
+    /// Number of flows without a result from the NIC.
     nic_waiting: u64,
+    /// Number of flows that the NIC accepted.
     nic_accepted: u64,
+    /// Number of flows that the NIC refused.
     nic_refused: u64,
 }
 
 /// The outcome of a preload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PreloadReport {
+    /// Number of flows.
     flows: u64,
+    /// Number of packet threads that get each flow.
     threads: u64,
     /// Limit of each packet thread: preloaded flows that have entries but no hit yet.
     entries: u64,
+    /// The outcomes.
     counts: PreloadCounts,
 }
 

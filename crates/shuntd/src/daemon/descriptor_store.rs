@@ -37,6 +37,7 @@ use super::passed_descriptors;
 pub(crate) struct ServiceDescriptors {
     /// Address of the notification socket of systemd.
     notify: Option<SocketAddr>,
+    /// The inherited descriptors, and the names in the store.
     content: Mutex<StoreContent>,
 }
 

@@ -64,7 +64,9 @@ pub(crate) struct NicArguments {
 /// A port or representor of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PortArgument {
+    /// The number of the port.
     number: u16,
+    /// The device of the port.
     spec: PortSpec,
 }
 

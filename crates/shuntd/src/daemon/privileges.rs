@@ -28,7 +28,9 @@ const RUN_DIR_MODE: u32 = 0o750;
 /// A user and a group by name, in the form of `--user`: `USER` or `USER:GROUP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
+    /// The name of the user.
     user: String,
+    /// The name of the group; `None` for the group of the user.
     group: Option<String>,
 }
 

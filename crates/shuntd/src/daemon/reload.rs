@@ -21,6 +21,7 @@ use crate::{
 
 /// The configuration file of a running daemon, as it was last loaded.
 pub(crate) struct Reloader {
+    /// The path of the file; `None` without a file.
     path: Option<PathBuf>,
     /// The foreign database of the daemon; a change needs a restart.
     database: Option<OvsdbRemote>,

@@ -277,6 +277,7 @@ pub(crate) enum StateReadError {
 /// The part of a state file that all versions can read.
 #[derive(Deserialize)]
 struct AnyStateFile {
+    /// The head of the file.
     state: StateFormat,
 }
 

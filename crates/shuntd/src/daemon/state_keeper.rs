@@ -33,11 +33,13 @@ fn pause_after(written_in: Duration) -> Duration {
 
 /// Keeps the state file of a switch up to date.
 pub(crate) struct StateKeeper {
+    /// The path of the state file.
     path: PathBuf,
     switch: Arc<Switch>,
     reloader: Arc<Reloader>,
     /// Held while the file is written; a write continues when its task is cancelled.
     writing: Arc<Mutex<()>>,
+    /// The last failed write, until a write succeeds.
     failure: Mutex<WriteFailure>,
 }
 

@@ -26,6 +26,7 @@ const LIBRARY_LEVELS: &str = "dbsp=warn";
 
 /// The log filter of the daemon, and the handle that changes it.
 struct TraceLog {
+    /// Replaces the filter.
     handle: Handle,
     /// The filter as the operator gave it, without [`LIBRARY_LEVELS`].
     text: Mutex<String>,
@@ -33,6 +34,7 @@ struct TraceLog {
 
 /// A log filter that was parsed.
 struct ParsedFilter {
+    /// The filter with [`LIBRARY_LEVELS`].
     filter: EnvFilter,
     /// The filter as the operator gave it, without [`LIBRARY_LEVELS`].
     text: String,

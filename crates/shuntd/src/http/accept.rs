@@ -45,7 +45,9 @@ impl MetricsFormat {
 
 /// One media range of the header, with its weight.
 struct MediaRange<'a> {
+    /// The media type, such as `text/plain`.
     name: &'a str,
+    /// The parameter `version`.
     version: Option<&'a str>,
     /// Weight of the media range in thousandths.
     weight: u16,

@@ -22,6 +22,7 @@ pub(super) struct HealthMonitor {
     switch: Arc<Switch>,
     /// Time from which progress is measured.
     start: Instant,
+    /// The last progress of each thread.
     progress: std::sync::Mutex<ProgressLog>,
     /// Number of replies of the eviction thread.
     eviction_replies: AtomicU64,

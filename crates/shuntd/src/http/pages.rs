@@ -24,6 +24,7 @@ use crate::metrics;
 /// The pages of the HTTP server, made from the status of a switch.
 pub(super) struct HttpPages {
     switch: Arc<Switch>,
+    /// The token that requests must have; `None` for no token.
     token: Option<BearerToken>,
     health: HealthMonitor,
     readiness: ReadinessMonitor,

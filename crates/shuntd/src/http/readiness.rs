@@ -15,6 +15,7 @@ use crate::{daemon::reload::Reloader, ovsdb::DatabaseProblem};
 pub(super) struct ReadinessMonitor {
     switch: Arc<Switch>,
     reloader: Arc<Reloader>,
+    /// The reason why the switch does not follow its database.
     database: DatabaseProblem,
     /// Addresses of `http.listen` that cannot be used, each with the last error.
     closed_addresses: Mutex<BTreeMap<SocketAddr, String>>,

@@ -193,7 +193,9 @@ struct HttpServer {
     pages: Arc<HttpPages>,
     /// Key and certificate, if the server has TLS.
     tls: Option<TlsIdentity>,
+    /// The places of open connections.
     connections: Arc<ConnectionPlaces>,
+    /// True if requests must have a token.
     has_token: bool,
     /// The listening sockets that outlive the process.
     listening: Arc<ListeningSockets>,

@@ -15,8 +15,11 @@ use tokio::{
 
 /// A stream on which a write waits only for a limited time.
 pub(super) struct StallTimeoutStream {
+    /// The stream.
     stream: TcpStream,
+    /// Ends when a write has waited for the limit.
     timer: Pin<Box<Sleep>>,
+    /// Maximum time that a write waits.
     limit: Duration,
     /// True while a write waits for the client.
     is_waiting: bool,

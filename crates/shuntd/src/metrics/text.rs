@@ -22,7 +22,9 @@ pub(super) enum MetricValue {
 /// The metrics text so far; new values belong to the last family.
 #[derive(Default)]
 pub(super) struct MetricsText {
+    /// The text.
     text: String,
+    /// The name of the last family.
     family: &'static str,
 }
 

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 /// `None` is for an absent key, and for a value that has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AutoLbRow {
+    /// The value of `pmd-auto-lb`; `None` if it is absent.
     is_on: Option<bool>,
     /// Percent.
     load_threshold: Option<u8>,

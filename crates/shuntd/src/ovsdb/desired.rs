@@ -105,6 +105,7 @@ pub(super) enum NormalRule {
 /// A port of a bridge.
 #[derive(Clone, Debug)]
 pub(super) struct DesiredPort {
+    /// The options of the port.
     pub(super) options: Arc<PortOptions>,
     /// Settings of the port with a wrong value, which stay as they are.
     kept: KeptSettings,
@@ -122,8 +123,11 @@ pub(super) struct DesiredPort {
 /// Settings of a row with a wrong value; the values in force are kept.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeptSettings {
+    /// True if the MAC address in force is kept.
     mac: bool,
+    /// True if the MTU in force is kept.
     mtu: bool,
+    /// True if the egress queues in force are kept.
     qos: bool,
 }
 

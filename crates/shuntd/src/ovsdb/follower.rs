@@ -33,10 +33,14 @@ use super::{
 
 /// The state of the task that follows the database.
 pub(super) struct Follower {
+    /// The rows, and the transactions that change these.
     database: SwitchDatabase,
+    /// Makes the switch equal to the rows.
     reconciler: Reconciler,
+    /// The connections of the rows in `Manager`.
     managers: Managers,
     switch: Arc<Switch>,
+    /// The reason why the switch does not follow its database.
     problem: DatabaseProblem,
     /// Receiver of changes of links and devices, which the next report contains.
     port_changes: PortChanges,
@@ -50,6 +54,7 @@ pub(super) struct Follower {
     refusal: String,
     /// The logged reasons why interfaces, or some of their columns, have no effect.
     refused: BTreeMap<RowUuid, String>,
+    /// The logged settings without effect.
     ignored_log: IgnoredLog,
     /// The last pass; `None` before the first.
     last: Option<LastPass>,
@@ -57,9 +62,13 @@ pub(super) struct Follower {
 
 /// The rows of the last pass, and what was read from them.
 struct LastPass {
+    /// The rows.
     rows: DatabaseSnapshot,
+    /// The bridges that the rows describe.
     desired: DesiredBridges,
+    /// The settings of these rows without effect.
     ignored: IgnoredSettings,
+    /// The errors of the changes.
     errors: ApplyErrors,
 }
 

@@ -25,17 +25,23 @@ pub(super) struct IgnoredLog(BTreeSet<(RowUuid, String)>);
 
 /// A column that has no effect.
 struct IgnoredColumn {
+    /// The table of the column.
     table: &'static str,
+    /// The name of the column.
     name: &'static str,
     /// Returns whether a value requests something that the switch does not do.
     asks: fn(&Datum) -> bool,
+    /// The reason for the log.
     reason: &'static str,
 }
 
 /// A key of `other_config` for which the effect or a specific reason is known.
 struct KnownKey {
+    /// The table with the column `other_config`.
     table: &'static str,
+    /// The key.
     name: &'static str,
+    /// The values that have an effect, or the reason why none has one.
     effect: KeyEffect,
 }
 

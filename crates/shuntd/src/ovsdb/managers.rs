@@ -34,6 +34,7 @@ pub(super) struct Managers {
 /// The state of a manager, to be written into its row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ManagerStatus {
+    /// The value of the column `is_connected`.
     pub(super) is_connected: bool,
     /// The entries of the column `status`.
     pub(super) entries: BTreeMap<&'static str, String>,

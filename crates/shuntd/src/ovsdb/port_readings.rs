@@ -15,6 +15,7 @@ use super::{changed_rows::ChangedRows, desired::DesiredPort};
 pub(super) struct PortReadings {
     /// Directory for sockets, which the options of some ports depend on.
     folder: PathBuf,
+    /// The result of each row, by its row in `Interface`.
     by_interface: BTreeMap<RowUuid, PortReading>,
     /// Rows in `Interface` of patch ports, by the names of their peers.
     patches: BTreeMap<String, BTreeSet<RowUuid>>,

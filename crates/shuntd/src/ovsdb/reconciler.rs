@@ -225,6 +225,7 @@ struct Pass {
     present: DesiredState,
     /// The state that the rows describe.
     wanted: DesiredState,
+    /// The result for each object.
     report: ApplyReport,
     /// True if other clients changed ports during all earlier attempts.
     ///

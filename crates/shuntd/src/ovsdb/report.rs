@@ -25,14 +25,21 @@ use super::{
 
 /// The columns that differ from the database, as a transaction.
 pub(super) struct RowReport<'a> {
+    /// The rows in the database.
     pub(super) snapshot: &'a DatabaseSnapshot,
+    /// The status of the bridges, which the rows must have.
     pub(super) bridges: &'a [BridgeStatus],
+    /// The errors of the last pass, for the columns `error`.
     pub(super) errors: &'a ApplyErrors,
+    /// The settings without effect.
     pub(super) ignored: &'a IgnoredSettings,
+    /// The connections of the rows in `Manager`.
     pub(super) managers: &'a Managers,
+    /// The statistics to write.
     pub(super) statistics: StatisticsColumns,
     /// The rows in `Port` and `Interface` that are written; `None`: all.
     pub(super) scope: Option<&'a BTreeSet<RowUuid>>,
+    /// The transaction with the changed columns.
     pub(super) transaction: &'a mut RowTransaction,
 }
 

@@ -8,7 +8,9 @@ use tracing::warn;
 /// The rows of a table that have no effect, with the logged reasons.
 #[derive(Debug)]
 pub(super) struct RowLog {
+    /// The name of the table.
     table: &'static str,
+    /// The logged reason of each row.
     reasons: BTreeMap<RowUuid, String>,
 }
 

@@ -24,7 +24,9 @@ use super::{
 pub(crate) struct OvsdbService {
     /// The embedded server; `None` if the daemon has no server.
     server: Option<OvsdbHandle>,
+    /// The reason why the switch does not follow its database.
     problem: DatabaseProblem,
+    /// The task that follows the database.
     task: JoinHandle<()>,
     /// Notified when the first rows were applied, if they arrived after the start.
     first_rows: Option<oneshot::Receiver<()>>,

@@ -112,7 +112,9 @@ pub(crate) struct TopScreen {
     received: VecDeque<u64>,
     /// The cache entries that were requested last.
     flows: Value,
+    /// The content of the lower part.
     lower: LowerPart,
+    /// True while the screen shows no new values.
     is_paused: bool,
     /// Number of the first shown line of the lower part.
     first: usize,
@@ -120,6 +122,7 @@ pub(crate) struct TopScreen {
     lower_lines: usize,
     /// Number of the first shown column of the flows.
     first_column: u16,
+    /// The order of the ports.
     order: PortOrder,
 }
 
@@ -331,10 +334,13 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// The parts of the screen, from top to bottom.
 struct ScreenAreas {
+    /// The line with the name and the rates of the switch.
     head: Rect,
     /// The panels; without height in a low terminal.
     panels: Rect,
+    /// The table of ports or of flows.
     lower: Rect,
+    /// The line with the keys.
     keys: Rect,
 }
 

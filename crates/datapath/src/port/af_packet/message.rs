@@ -18,7 +18,9 @@ use crate::packet::virtio::VirtioHeader;
 
 /// The memory for a frame: first `front` is filled, then `rest`.
 pub(super) struct MessageRoom<'a> {
+    /// The memory for the first bytes.
     pub(super) front: &'a mut [u8],
+    /// The memory for the bytes after `front`.
     pub(super) rest: &'a mut [u8],
 }
 

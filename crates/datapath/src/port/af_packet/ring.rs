@@ -120,7 +120,9 @@ const _: () = assert!(size_of::<libc::tpacket2_hdr>() + VirtioHeader::ENCODED <=
 
 /// A receive ring, mapped.
 pub(super) struct Ring {
+    /// The address of the mapping.
     base: NonNull<u8>,
+    /// The sizes of the ring and its slots.
     layout: RingLayout,
     /// The slot that the kernel fills next.
     next: usize,

@@ -27,6 +27,7 @@ const CHECK_ONE_IN: u32 = 64;
 
 /// The state of a receive queue that control and packet thread share.
 pub(super) struct SharedRx {
+    /// The mode of the queue, and a ring that changes its owner.
     pub(super) switchover: Arc<Switchover<RingQueue>>,
     /// The epoll set of socket and ring: readable while a frame waits in one of them.
     pub(super) events: Epoll,
@@ -48,9 +49,13 @@ impl SharedRx {
 
 /// The receive queue of a packet thread: reads a socket, a ring, or both.
 pub(super) struct PacketRx {
+    /// The reader of the socket and the ring.
     reader: SwitchingReader<SocketQueue, RingQueue>,
+    /// The state that the control thread also uses.
     shared: Arc<SharedRx>,
+    /// The socket that receives while there is no ring.
     socket: Arc<PacketSocket>,
+    /// The name of the device, for errors.
     device: String,
     /// Number of receives without a frame since the last check.
     empty: u32,

@@ -25,6 +25,7 @@ use crate::port::{PortWork, StoredDescriptor, stored::copy, sys};
 /// The device of a port, and the size of its rings.
 #[derive(Clone, Debug)]
 pub(super) struct RxSettings {
+    /// The name of the device.
     pub(super) device: String,
     /// Number of the device.
     pub(super) index: u32,
@@ -35,14 +36,19 @@ pub(super) struct RxSettings {
 /// The sockets of all receive queues of a port.
 pub(super) struct RxSockets {
     settings: RxSettings,
+    /// The sockets of each packet thread.
     queues: Vec<QueueSockets>,
+    /// The phase of the rings.
     state: Mutex<State>,
 }
 
 /// The sockets of one packet thread.
 pub(super) struct QueueSockets {
+    /// The socket that receives while there is no ring.
     pub(super) socket: KeptSocket,
+    /// The state that the packet thread also uses.
     pub(super) shared: Arc<SharedRx>,
+    /// The socket of the ring; `None` without a ring.
     ring: Mutex<Option<KeptSocket>>,
     /// Number of frames that closed rings have dropped because they were full.
     dropped: Mutex<u64>,
@@ -59,7 +65,9 @@ pub(super) struct KeptSocket {
 
 /// The phase and the measured load of the receive rings.
 struct State {
+    /// The phase between sockets alone and rings.
     phase: RxPhase,
+    /// The measured load, which decides if rings are used.
     meter: LoadMeter,
     /// Time of the last failed attempt to add rings.
     failed: Option<Time>,

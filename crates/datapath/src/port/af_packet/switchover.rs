@@ -97,6 +97,7 @@ impl RxMode {
 ///
 /// The control thread and the reader share this value.
 pub(super) struct Switchover<R> {
+    /// The number of the [`RxMode`].
     mode: AtomicU64,
     /// True while the reader reads the ring alone.
     is_settled: AtomicBool,
@@ -156,8 +157,11 @@ impl<R> Switchover<R> {
 
 /// The reader of both sources.
 pub(super) struct SwitchingReader<S, R> {
+    /// The mode, which the control thread changes.
     shared: Arc<Switchover<R>>,
+    /// The socket.
     socket: S,
+    /// The ring, while the reader has it.
     ring: Option<R>,
     /// The mode at the last receive.
     mode: RxMode,

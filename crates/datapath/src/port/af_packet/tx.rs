@@ -15,6 +15,7 @@ use crate::{
 /// The transmit queue of a packet socket.
 pub(in crate::port) struct PacketTx {
     socket: Arc<PacketSocket>,
+    /// The reason why the queue took no more packets.
     end: TxEnd,
 }
 

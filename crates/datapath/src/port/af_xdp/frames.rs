@@ -51,9 +51,11 @@ const HUGE_PAGE: usize = 2 << 20;
 pub(super) struct Umem {
     /// The file that is mapped, which no process can shorten.
     file: File,
+    /// The address of the mapping.
     base: NonNull<u8>,
     /// Size of a chunk.
     chunk: u32,
+    /// Number of chunks.
     chunks: u32,
     /// Maximum number of chunks of a frame.
     parts_max: usize,

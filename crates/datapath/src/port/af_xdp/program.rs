@@ -37,8 +37,11 @@ impl Attachment {
 
 /// An attached program, and its map from receive queues to sockets.
 pub(super) struct XdpProgram {
+    /// The map from receive queues to sockets.
     map: OwnedFd,
+    /// The link that keeps the program attached.
     link: XdpLink,
+    /// The place at which the program is attached.
     kind: Attachment,
 }
 

@@ -34,11 +34,15 @@ unsafe impl RingEntry for libc::xdp_desc {}
 
 /// The mapped memory of one ring.
 struct Mapping<T> {
+    /// The address of the mapping.
     base: NonNull<u8>,
+    /// Length of the mapping in bytes.
     length: usize,
+    /// Offsets of the indices and entries in the mapping.
     offsets: libc::xdp_ring_offset,
     /// Number of entries, a power of two.
     entries: u32,
+    /// The type of the entries.
     entry: PhantomData<T>,
 }
 

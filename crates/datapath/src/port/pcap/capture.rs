@@ -14,6 +14,7 @@ const FRAME_MIN: usize = 14;
 /// A capture file in memory, with the offset of each frame.
 #[derive(Debug)]
 pub struct Capture {
+    /// The content of the file.
     bytes: Vec<u8>,
     /// The frames; `None` for a frame that is truncated or is no Ethernet frame.
     frames: Vec<Option<Range<usize>>>,

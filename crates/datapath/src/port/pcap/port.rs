@@ -28,11 +28,15 @@ pub const FILE_MAX: u64 = 1 << 30;
 pub struct Pcap {
     mac: [u8; 6],
     name: String,
+    /// The frames to receive; `None` for a port that only sends.
     rx: Option<Replay>,
     /// True if the port replays a file, so that a queue must be polled.
     receives: bool,
+    /// The file to write; `None` for a port that only receives.
     tx: Option<File>,
+    /// True after the queues were taken.
     is_split: bool,
+    /// Number of frames that could not be written.
     lost: Arc<AtomicU64>,
 }
 
@@ -123,9 +127,11 @@ impl Port for Pcap {
 
 /// The frames of a file, in order.
 struct Replay {
+    /// The file to replay.
     capture: Capture,
     /// The position of the next frame.
     next: usize,
+    /// Number of replays.
     repeat: Repeat,
 }
 

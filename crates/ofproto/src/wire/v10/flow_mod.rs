@@ -49,10 +49,13 @@ struct CommonFields {
     priority: Priority,
     /// The cookie and its mask that select rules.
     selected: (Cookie, u64),
+    /// The cookie of a new rule.
     new_cookie: Cookie,
+    /// The command, such as `OFPFC_ADD`.
     command: u16,
     idle_timeout: u16,
     hard_timeout: u16,
+    /// The buffered packet to process.
     buffer: u32,
     out_port: PortNo,
     flags: u16,

@@ -20,11 +20,15 @@ use super::{
 /// The requirements that follow from the ports of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PortNeeds {
+    /// True if a port is a network device by `AF_PACKET`.
     has_af_packet: bool,
+    /// True if a port is a network device by `AF_XDP`.
     has_af_xdp: bool,
     /// True if every `af_xdp` port is open.
     is_af_xdp_open: bool,
+    /// True if a port is a TAP device.
     has_tap: bool,
+    /// The requirements of `dpdk` ports.
     dpdk: DpdkNeeds,
     /// Number of ports.
     pub(super) ports: u64,

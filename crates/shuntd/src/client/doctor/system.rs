@@ -7,6 +7,7 @@ use std::{
 
 /// A host, with its file systems under a root directory.
 pub(super) struct HostSystem {
+    /// The root directory; another one than `/` in tests.
     root: PathBuf,
 }
 
@@ -27,6 +28,7 @@ pub(super) struct ProcessRights {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Capability {
     pub(super) name: &'static str,
+    /// The bit of the capability in the sets of a process.
     number: u32,
 }
 

@@ -19,6 +19,7 @@ use crate::http::{health::HealthMonitor, readiness::ReadinessMonitor};
 ///
 /// The feed reads the status only while there are viewers, and only once for all viewers.
 pub(in crate::http) struct WindowFeed {
+    /// The channel to each open live page.
     viewers: Mutex<Vec<mpsc::Sender<Bytes>>>,
     /// Notified when a viewer subscribes.
     has_subscribed: Notify,

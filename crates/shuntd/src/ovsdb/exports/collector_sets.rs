@@ -14,6 +14,7 @@ pub(in crate::ovsdb) struct DesiredCollectorSets(BTreeMap<u32, DesiredCollectorS
 /// A set of IPFIX collectors.
 #[derive(Debug)]
 struct DesiredCollectorSet {
+    /// The row in `Flow_Sample_Collector_Set`.
     row: RowUuid,
     /// Options of the set; `None` with a wrong value: the options in force stay.
     options: Option<CollectorSetOptions>,

@@ -75,6 +75,7 @@ pub(super) fn read_list(
 pub(super) struct Position {
     /// Number of lists around the list.
     pub(super) depth: usize,
+    /// The format of the actions.
     pub(super) format: ActionFormat,
 }
 
@@ -208,6 +209,7 @@ fn read_experimenter(body: &mut ByteReader<'_>, position: Position) -> Result<Ac
 pub(crate) struct BadAction {
     /// Position of the action in the list, from 1.
     position: usize,
+    /// The type of the action.
     kind: u16,
     /// Experimenter and its action number.
     experimenter: Option<(u32, u16)>,

@@ -17,6 +17,7 @@ const TCI_PRESENT: u64 = 0x1000;
 /// The headers that every packet of a rule has when an action runs.
 #[derive(Clone, Copy)]
 pub(in crate::wire::v13) struct CommonHeaders {
+    /// True if every packet has a VLAN tag.
     has_tag: bool,
     /// The source and destination port fields, if all packets have the same protocol.
     ports: Option<[FieldId; 2]>,

@@ -97,8 +97,11 @@ fn read_only(field: FieldId) -> Option<String> {
 /// Bits of a field as an action has them, also if the field lacks these bits.
 #[derive(Clone, Copy)]
 struct WireSubfield {
+    /// The OXM or NXM header of the field.
     header: OxmHeader,
+    /// The first bit.
     offset: u16,
+    /// Number of bits.
     width: u16,
 }
 
