@@ -242,7 +242,7 @@ pub struct DumpedEntry {
     pub entry: EntryId,
     /// The traversal of the entry.
     pub traversal: Arc<Traversal>,
-    /// Number of hits.
+    /// Number of packets that hit the entry.
     pub packets: u64,
     /// Bytes of the packets that hit.
     pub bytes: u64,

@@ -14,7 +14,7 @@ pub struct Histogram {
     counts: [u64; BUCKETS],
     /// The sum of all durations.
     sum: Duration,
-    /// The longest duration.
+    /// The longest counted duration.
     longest: Duration,
 }
 

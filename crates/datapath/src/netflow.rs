@@ -106,7 +106,7 @@ pub(crate) struct DecisionId(pub(crate) u64);
 pub struct NetflowCache {
     /// The bridge of the flows.
     bridge: BridgeId,
-    /// Maximum number of flows.
+    /// Maximum number of flows in the NetFlow cache.
     limit: usize,
     /// The flows, without an order.
     flows: Vec<CachedFlow>,

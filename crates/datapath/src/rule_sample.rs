@@ -74,7 +74,7 @@ pub fn rule_sampler(sets: Vec<CollectorSetId>, seed: u64) -> (RuleSampler, RuleS
 }
 
 impl RuleSamples {
-    /// Samples no packet.
+    /// The settings of a thread that samples no packet.
     pub(crate) const NONE: Self = Self(None);
 
     /// Sets the sampler; with `None`, the thread samples no further packets.

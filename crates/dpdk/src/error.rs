@@ -16,7 +16,7 @@ pub enum DpdkError {
          `sysctl -w vm.nr_hugepages={pages}`, or set `huge_pages = \"off\"` in [dpdk]"
     )]
     HugePages {
-        /// The option `memory_mib`.
+        /// The value of the option `memory_mib`.
         wanted_mib: u32,
         /// Size of all free huge pages, in MiB.
         free_mib: u64,
@@ -80,7 +80,7 @@ pub enum DpdkError {
     NoDriver {
         /// Name of the device.
         device: String,
-        /// The remedy.
+        /// The command or setting that corrects the error.
         advice: String,
         /// The error of DPDK, with the errors of its log.
         reason: String,
@@ -98,9 +98,9 @@ pub enum DpdkError {
     Queues {
         /// Name of the device.
         device: String,
-        /// The requested number.
+        /// The requested number of queues.
         wanted: u16,
-        /// The largest number.
+        /// The largest number of queues of the device.
         max: u16,
     },
     /// The device sends nothing.

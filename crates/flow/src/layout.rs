@@ -142,7 +142,7 @@ pub mod word {
     /// One bit for each tunnel option, set if the packet carries it.
     /// No packet carries a tunnel option so far.
     pub const TUN_METADATA_PRESENT: u8 = 32;
-    /// Tunnel key.
+    /// The word of the tunnel key.
     pub const TUN_ID: u8 = 33;
     /// Outer IPv6 source, two words.
     pub const TUN_IPV6_SRC: u8 = 34;
@@ -154,7 +154,7 @@ pub mod word {
     pub const TUN_MISC: u8 = 39;
     /// ERSPAN and GTP-U fields.
     pub const TUN_PROTOCOL: u8 = 40;
-    /// OpenFlow metadata.
+    /// The word of the OpenFlow metadata.
     pub const METADATA: u8 = 41;
     /// Eight words of sixteen 32-bit registers; the even register is the high half.
     pub const REGS: u8 = 42;

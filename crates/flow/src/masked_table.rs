@@ -41,7 +41,7 @@ const WORDS_PER_LINE: usize = 8;
 pub struct RowCandidate(u32);
 
 impl RowCandidate {
-    /// No row.
+    /// The number of no row.
     pub const NONE: Self = Self(NO_ROW);
 }
 

@@ -33,7 +33,7 @@ struct GovernedPredictor {
 /// The state of a predictor, for status output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictorStatus {
-    /// The predictor.
+    /// The kind of the predictor.
     pub source: ForecastSource,
     /// The state of its governor, which decides whether the predictor makes forecasts.
     pub state: GovernorState,

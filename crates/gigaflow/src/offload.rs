@@ -117,7 +117,7 @@ pub enum Operation {
 pub enum OffloadEvent {
     /// An operation is complete: it succeeded or failed.
     Completed {
-        /// The operation.
+        /// The ticket of the operation.
         ticket: Ticket,
         /// Result of the operation.
         result: Result<(), OffloadError>,
@@ -143,7 +143,7 @@ pub enum OffloadEvent {
 /// The hits of an LTM entry of a device since it was inserted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets.
+    /// Number of packets that matched the entry.
     pub packets: u64,
     /// Bytes of their frames.
     pub bytes: u64,

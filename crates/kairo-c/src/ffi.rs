@@ -104,7 +104,7 @@ pub const KAIRO_ADDED: c_int = 0;
 pub const KAIRO_REMOVED: c_int = 1;
 /// The actions of the rule changed, and its revision is new.
 pub const KAIRO_MODIFIED: c_int = 2;
-/// An object changed.
+/// The kind of a delta: an object changed.
 pub const KAIRO_OBJECT: c_int = 3;
 
 impl KairoEntry {

@@ -54,7 +54,7 @@ pub enum Error {
     Priority {
         /// The refused priority.
         priority: u32,
-        /// Largest priority.
+        /// The largest priority of a rule.
         max: u32,
     },
     /// A classifier with the contract of `rte_acl` has no category, or too many.
@@ -70,7 +70,7 @@ pub enum Error {
     AclPriority {
         /// The refused priority.
         priority: u32,
-        /// Largest priority.
+        /// The largest priority of a rule.
         max: u32,
     },
     /// A rule with the contract of `rte_acl` has the `userdata` 0.
@@ -129,7 +129,7 @@ pub enum Error {
     BucketRules {
         /// The refused capacity.
         bucket_rules: usize,
-        /// Largest capacity.
+        /// The largest capacity of a bucket.
         max: usize,
     },
 }
@@ -155,7 +155,7 @@ pub enum TrainingError {
     /// The list has more starts than the output of a neural net can number.
     #[error("{count} starts of ranges are too many: a model indexes at most {STARTS_MAX}")]
     TooMany {
-        /// Number of starts.
+        /// Number of starts of ranges.
         count: usize,
     },
 }

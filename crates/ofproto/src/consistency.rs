@@ -108,9 +108,9 @@ enum ActionContext {
 /// The known field values of the packets that reach an action.
 #[derive(Clone)]
 struct KnownPacket {
-    /// The known values.
+    /// The field values that every packet has.
     key: FlowKey,
-    /// The bits with a known value.
+    /// The bits that have the same value in every packet.
     mask: FlowMask,
     /// The rule or list that has the action.
     context: ActionContext,

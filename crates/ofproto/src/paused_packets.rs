@@ -29,7 +29,7 @@ pub struct PauseToken([u8; Self::LEN]);
 pub struct PausedPackets {
     /// The secret that makes tokens hard to guess.
     key: TokenKey,
-    /// The continuations.
+    /// The continuations of paused packets.
     queue: Mutex<ContinuationQueue>,
 }
 
@@ -41,7 +41,7 @@ type TokenKey = std::hash::RandomState;
 struct ContinuationQueue {
     /// Number of the oldest continuation.
     first: u64,
-    /// The continuations, oldest first.
+    /// The continuations of paused packets, oldest first.
     continuations: VecDeque<Arc<Continuation>>,
 }
 

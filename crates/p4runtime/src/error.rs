@@ -346,7 +346,7 @@ const DETAILED_UPDATES_MAX: usize = 32;
 /// The result of one update, as reported in a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateCode {
-    /// The canonical code.
+    /// The canonical gRPC code.
     pub code: Code,
     /// The device limit that was exceeded, if reported.
     pub limit: Option<DeviceLimit>,

@@ -60,7 +60,7 @@ pub enum SchemaError {
     Dangling {
         /// The referring object.
         from: u32,
-        /// The missing object.
+        /// The object that does not exist.
         to: u32,
     },
     /// The default action of a table has wrong parameters.

@@ -34,7 +34,7 @@ impl WeightedIndices {
         if sum > 0.0 { Ok(Self { sums }) } else { Err(DistributionError::Empty) }
     }
 
-    /// Samples an index.
+    /// Samples the index of an outcome.
     pub fn sample(&self, stream: &mut RandomStream) -> usize {
         self.at(stream.unit())
     }
@@ -101,7 +101,7 @@ impl Exponential {
         check_positive("the mean", mean).map(|mean| Self { mean })
     }
 
-    /// Samples a gap.
+    /// Samples the gap between two events.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         -self.mean * ln(1.0 - stream.unit())
     }
@@ -141,7 +141,7 @@ impl LogNormal {
         Self::new(ln(mean) - variance / 2.0, variance.sqrt())
     }
 
-    /// Samples a number.
+    /// Samples a number from the distribution.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         exp(self.mu + self.sigma * normal(stream))
     }

@@ -37,7 +37,7 @@ pub enum FrameError {
     /// The key has headers that are not supported.
     #[error("frames with {what} are not supported")]
     Unsupported {
-        /// The headers.
+        /// The headers that are not supported.
         what: &'static str,
     },
 }
@@ -205,7 +205,7 @@ pub enum LiveError {
     /// The kernel refuses the frame for another reason.
     #[error("cannot {doing} {device}: {errno}")]
     System {
-        /// The failed operation.
+        /// The operation that failed.
         doing: &'static str,
         /// Name of the device.
         device: String,
@@ -221,7 +221,7 @@ pub enum LiveError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct NameError {
-    /// The text.
+    /// The text that is not a valid name.
     pub name: String,
     /// Byte offset of the mistake in the text.
     pub at: usize,

@@ -15,7 +15,7 @@ use tokio::{sync::Notify, time::sleep};
 
 /// A table of the open connections of a server.
 pub(crate) struct ConnectionPlaces {
-    /// The open connections.
+    /// The connections that have a place.
     open: Mutex<OpenConnections>,
     /// Maximum number of open connections.
     count_max: usize,
@@ -26,7 +26,7 @@ pub(crate) struct ConnectionPlaces {
 /// The connections by number, and the order in which they began to wait.
 #[derive(Default)]
 struct OpenConnections {
-    /// The connections, by number.
+    /// The open connections, by their numbers.
     by_number: BTreeMap<u64, OpenConnection>,
     /// The next number of a connection, or of a wait for a request.
     next_number: u64,

@@ -57,7 +57,7 @@ pub(crate) enum ClaimError {
     /// A system call failed.
     #[error("cannot {doing}")]
     System {
-        /// Operation that failed.
+        /// The operation that failed.
         doing: String,
         /// Error of the operating system.
         source: io::Error,

@@ -31,7 +31,7 @@ use crate::{
 pub(crate) struct BfdThread {
     /// Notified when the thread must end.
     stop: Arc<Notify>,
-    /// The running thread.
+    /// The OS thread, until it is joined.
     slot: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
 

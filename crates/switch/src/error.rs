@@ -19,7 +19,7 @@ pub enum SwitchError {
         "{name:?} is not a valid name: use 1 to {bytes_max} letters, digits, `-`, `_` or `.`, not beginning with `.`"
     )]
     BadName {
-        /// Refused name.
+        /// The refused name.
         name: String,
         /// Maximum length of such a name, in bytes.
         bytes_max: usize,

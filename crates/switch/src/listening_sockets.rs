@@ -50,7 +50,7 @@ pub struct ListeningSockets {
 /// A duplicate of a socket that is also in the store.
 #[derive(Debug)]
 struct KeptListener {
-    /// The duplicate.
+    /// The duplicate of the listening socket.
     fd: OwnedFd,
     /// The file of the socket, if it is a Unix socket.
     file: Option<SocketFile>,

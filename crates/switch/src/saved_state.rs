@@ -180,7 +180,7 @@ struct TableRequest {
     kind: &'static str,
     /// The text of the object; empty for a deletion.
     text: String,
-    /// The request.
+    /// The request that restores the object.
     modification: Modification,
 }
 

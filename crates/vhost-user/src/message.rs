@@ -237,7 +237,7 @@ impl PayloadFields<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// Reads two numbers.
+    /// Reads two 32-bit numbers of a payload.
     fn pair(&mut self) -> Option<(u32, u32)> {
         Some((self.u32()?, self.u32()?))
     }

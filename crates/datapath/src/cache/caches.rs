@@ -82,7 +82,7 @@ struct ExactTally {
     hits: u64,
     /// Number of packets that missed.
     misses: u64,
-    /// Number of inserted flows.
+    /// Number of flows inserted into the exact-match cache.
     inserts: u64,
 }
 

@@ -77,7 +77,6 @@ pub struct Entries {
     hot: Vec<HotFields>,
     /// The other fields, by slot.
     cold: Vec<ColdFields>,
-    /// The free slots.
     free: Vec<u32>,
     /// The dead entries that wait to be reclaimed.
     retired: VecDeque<EntryRef>,
@@ -89,9 +88,8 @@ pub struct Entries {
     oldest: u32,
     /// The slot of the newest live entry; [`NONE`] without entries.
     newest: u32,
-    /// Number of live entries.
+    /// Number of entries that lookups may still match.
     live: usize,
-    /// Maximum number of live entries.
     limit: usize,
     /// The empty list of actions, which free slots share.
     no_actions: Arc<[DatapathAction]>,
@@ -119,21 +117,18 @@ impl TraversalDrop {
 struct HotFields {
     /// Number of hits that are not credited yet.
     packets: u64,
-    /// Bytes of these packets.
     bytes: u64,
     /// Time of the last hit.
     used: Time,
     actions: Arc<[DatapathAction]>,
     /// Number of entries that have died in the slot, modulo 2^32.
     generation: u32,
-    /// Number of the port of [`Hit::forward`]; [`NONE`] if there is none.
     forward: u32,
     unless_ingress: bool,
     /// The drop reason is here, because the traversal is in other memory.
     drop: TraversalDrop,
     /// True while the slot is in the list of slots to credit.
     is_dirty: bool,
-    /// The state of the slot: free, live or dead.
     state: SlotState,
 }
 
@@ -148,9 +143,7 @@ enum SlotState {
 /// The fields of an entry that a hit does not use.
 #[derive(Debug)]
 struct ColdFields {
-    /// The traversal of the entry; `None` in a free slot.
     traversal: Option<Arc<Traversal>>,
-    /// The number of the installation.
     number: InstallNo,
     /// The slot of the next older entry, or [`NONE`].
     older: u32,

@@ -57,7 +57,7 @@ impl Default for ExactConfig {
 pub struct ExactCache {
     /// Part of the hash of each flow, by set.
     tags: Box<[Tags]>,
-    /// The flows, by set.
+    /// The flows of the exact-match cache, by set.
     lines: Box<[CacheLine]>,
     /// The entries after the first entry of each line, `further_max` per line.
     further: Box<[EntryRef]>,
@@ -84,7 +84,7 @@ struct CacheLine {
     first: EntryRef,
 }
 
-/// Lines per set.
+/// Number of lines in a set of the exact-match cache.
 const WAYS: usize = 4;
 
 /// The tag of a line that holds no flow.

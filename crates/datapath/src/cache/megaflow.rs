@@ -85,7 +85,7 @@ pub(crate) struct MegaflowTally {
     hits: u64,
     misses: u64,
     inserts: u64,
-    /// Number of searched subtables.
+    /// Number of subtables that lookups have searched.
     probes: u64,
     /// The counts of the signature cache.
     signature: LookupTally,

@@ -101,9 +101,9 @@ struct QueueTokens {
 /// A bucket of billionths of a bit.
 #[derive(Debug)]
 struct BitBucket {
-    /// The present content.
+    /// The present content of the token bucket.
     level: i128,
-    /// The maximum content.
+    /// The maximum content of the token bucket.
     depth: i128,
     /// Bits per second.
     rate: u64,

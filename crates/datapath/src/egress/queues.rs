@@ -30,7 +30,7 @@ pub(crate) struct EgressQueues {
 /// The waiting packets of one queue, on one thread.
 #[derive(Debug, Default)]
 struct EgressQueue {
-    /// The packets, oldest first.
+    /// The waiting packets, oldest first.
     packets: VecDeque<Packet>,
     /// Number of waiting packets in large buffers.
     large: usize,

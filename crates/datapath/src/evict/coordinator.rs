@@ -114,7 +114,7 @@ pub struct EvictionTotals {
     pub removed: u64,
     /// Entries that changes made stale.
     pub evicted: u64,
-    /// Changes applied.
+    /// Number of changes that were applied.
     pub changes: u64,
 }
 

@@ -55,7 +55,7 @@ pub struct EvictionHistory {
     by_kind: [u64; EvictedBy::COUNT],
     /// Number of evicted entries for each table.
     by_table: BTreeMap<(BridgeId, TableId), u64>,
-    /// The last evictions.
+    /// The last evictions, with their reasons.
     recent: VecDeque<Evicted>,
     /// The versions without all acknowledgements, with their times.
     unacked: VecDeque<(Version, Time)>,
@@ -125,7 +125,7 @@ impl CoordinatorClock {
         Self(Arc::new(now))
     }
 
-    /// Returns the time.
+    /// Returns the current time by the clock of the coordinator.
     #[must_use]
     pub fn now(&self) -> Time {
         (self.0)()

@@ -58,7 +58,7 @@ pub struct Mailbox {
     flagged: AtomicBool,
     /// Iterations that the owner has begun. Only the owner writes it.
     iterations: AtomicU64,
-    /// The waiting invalidation.
+    /// The invalidation that the owner has not taken yet.
     pending: Mutex<Option<PendingInvalidation>>,
 }
 

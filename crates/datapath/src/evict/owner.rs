@@ -103,7 +103,7 @@ pub enum InstallError {
     OtherVersion {
         /// The version of the traversal.
         seen: Version,
-        /// The owner's version.
+        /// The version that the owner has adopted.
         current: Version,
     },
     /// No slot is free.

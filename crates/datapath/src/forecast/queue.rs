@@ -13,9 +13,9 @@ use super::ForecastAccount;
 /// translations to the predictors.
 #[derive(Debug, Default)]
 pub(crate) struct ForecastQueue {
-    /// The forecasts of predictors.
+    /// The waiting forecasts of predictors.
     predicted: BoundedQueue,
-    /// The announced flows.
+    /// The waiting flows that were announced.
     announced: BoundedQueue,
     /// True if the last taken forecast was one of a predictor.
     was_predicted: bool,

@@ -81,7 +81,7 @@ struct EntryOrigin {
 #[derive(Debug)]
 pub(crate) struct SettledForecast {
     pub(crate) flow: SpeculativeFlow,
-    /// The outcome.
+    /// The outcome of the forecast.
     pub(crate) settlement: ForecastOutcome,
 }
 

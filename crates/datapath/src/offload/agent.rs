@@ -75,7 +75,7 @@ pub struct OffloadAgent<T> {
     pub(super) events: Vec<OffloadEvent>,
     /// Scratch: the operations of an iteration.
     pub(super) batch: Batch,
-    /// The status to publish.
+    /// The status of the device and its entries, to be published.
     pub(super) status: OffloadStatus,
     /// Time of this iteration.
     pub(super) now: Time,
@@ -85,7 +85,7 @@ pub struct OffloadAgent<T> {
     pub(super) coordinator: Arc<Waker>,
     /// The commands of the control plane.
     commands: mpsc::Receiver<OffloadCommand>,
-    /// The published status.
+    /// The status that other threads read.
     shared: Arc<SharedStatus>,
 }
 

@@ -103,7 +103,7 @@ pub struct OffloadEndpoint {
 /// The status that the agent publishes.
 #[derive(Debug, Default)]
 pub(super) struct SharedStatus {
-    /// The last published status.
+    /// The last published status of the agent.
     status: Mutex<OffloadStatus>,
     candidate_counters: Vec<Arc<CandidateCounters>>,
 }

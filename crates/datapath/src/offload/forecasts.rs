@@ -26,7 +26,7 @@ use crate::{
 /// The forecasts in a device that have no outcome yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingForecasts {
-    /// The forecasts, oldest first.
+    /// The forecasts without an outcome, oldest first.
     flows: VecDeque<PendingForecast>,
 }
 

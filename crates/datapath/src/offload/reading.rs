@@ -13,7 +13,7 @@ use crate::command::Reply;
 /// Readings, one after the other.
 #[derive(Default)]
 pub(super) struct Reading {
-    /// The reading in progress.
+    /// The reading of counters in progress.
     current: Option<CurrentReading>,
     /// Pulls that wait for the next reading.
     waiting: Vec<Reply<()>>,

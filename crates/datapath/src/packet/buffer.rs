@@ -27,7 +27,7 @@ pub struct Packet {
     buffer: Box<[u8]>,
     /// Offset of the frame in the buffer.
     start: u32,
-    /// Length of the frame.
+    /// Length of the frame in bytes.
     length: u32,
     /// The ingress port.
     pub ingress: DatapathPort,

@@ -93,11 +93,11 @@ struct SegmentPosition {
 pub(crate) struct Headers {
     /// Offset of the IP header.
     network: usize,
-    /// The version of IP.
+    /// The version of IP: 4 or 6.
     network_kind: NetworkKind,
     /// Offset of the TCP or UDP header.
     transport: usize,
-    /// The transport protocol.
+    /// The transport protocol: TCP or UDP.
     transport_kind: SegmentedProtocol,
     /// Offset of the payload.
     payload: usize,

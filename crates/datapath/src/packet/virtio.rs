@@ -270,7 +270,7 @@ pub enum Unsendable {
     MtuExceeded {
         /// Length on the wire.
         length: usize,
-        /// The port's `frame_max`.
+        /// The maximum frame length of the port (`frame_max`).
         max: usize,
     },
     /// The packet could not be segmented.

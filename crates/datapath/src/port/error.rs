@@ -28,7 +28,7 @@ pub enum PortError {
         doing: &'static str,
         /// Name of the device.
         name: String,
-        /// The missing capability.
+        /// The capability that the process lacks.
         needs: &'static str,
     },
     /// There is no device of this name: the operator creates it or corrects the name.

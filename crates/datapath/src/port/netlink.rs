@@ -100,7 +100,7 @@ pub(super) struct NetlinkRequest<'a> {
     pub(super) flags: c_int,
     /// The part of the message after its header.
     pub(super) content: &'a [u8],
-    /// The expected answer.
+    /// The type of the expected answer.
     pub(super) answer: NetlinkAnswer,
 }
 

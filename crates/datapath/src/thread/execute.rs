@@ -55,7 +55,7 @@ pub(crate) struct Outputs {
     pub(crate) now: Time,
     /// The packet counts of this iteration.
     pub(crate) tally: Tally,
-    /// The captures in progress.
+    /// The captures of packets in progress.
     pub(crate) taps: Taps,
     /// The samples that rules request.
     pub(crate) rule_samples: RuleSamples,

@@ -201,7 +201,7 @@ impl ReadyList {
 /// The epoll set of a packet thread: its waker and its receive queues.
 #[derive(Debug)]
 pub(crate) struct PortEvents {
-    /// The epoll set.
+    /// The epoll set of the packet thread.
     epoll: Epoll,
     /// Scratch: the events of the last query.
     events: Vec<EpollEvent>,

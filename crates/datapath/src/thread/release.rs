@@ -35,7 +35,7 @@ use crate::command::{ReleasedReceiver, Reply, RxQueueState};
 pub(super) struct PendingRelease {
     /// Time of the request.
     since: Time,
-    /// Gets the released queue.
+    /// The channel that gets the released receive queue.
     reply: Reply<Option<ReleasedReceiver>>,
 }
 

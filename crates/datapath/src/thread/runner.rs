@@ -36,9 +36,9 @@ pub struct RunnerConfig {
 
 /// A running OS thread that owns a `T`.
 pub struct Running<T> {
-    /// True when the thread must end.
+    /// True when the OS thread must end.
     stop: Arc<AtomicBool>,
-    /// Wakes the thread.
+    /// The function that wakes the thread.
     wake: Box<dyn Fn() + Send + Sync>,
     /// The handle of the OS thread.
     handle: JoinHandle<T>,

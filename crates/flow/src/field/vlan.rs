@@ -4,8 +4,8 @@
 /// The CFI bit on the wire is ignored.
 pub(crate) const PRESENT: u128 = 0x1000;
 
-/// The VLAN id.
+/// The bits of the VLAN id in the TCI.
 pub(crate) const VID: u128 = 0x0fff;
 
-/// The priority.
+/// The bits of the priority in the TCI.
 pub(crate) const PCP: u128 = 0xe000;

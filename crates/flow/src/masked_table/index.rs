@@ -25,7 +25,7 @@ struct IndexSlot {
     row: u32,
 }
 
-/// No row.
+/// The number of no row.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
 /// A slot without a row.

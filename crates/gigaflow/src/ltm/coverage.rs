@@ -44,7 +44,7 @@ pub struct CoverageLink {
 pub struct Coverage {
     /// The exact number of sequences of entries from a start to an end.
     pub chains: u128,
-    /// The pairwise estimate.
+    /// The coverage, estimated tag by tag.
     ///
     /// For each tag, the number of entries that set the tag is multiplied by the number of entries
     /// that match it. The estimate is the sum of the products of all tags, plus the number of

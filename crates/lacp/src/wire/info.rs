@@ -9,7 +9,7 @@ use crate::{error::PduError, wire::octets::Octets};
 /// Source: IEEE 802.1AX, system identification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SystemId {
-    /// System priority.
+    /// The priority of the system.
     pub priority: u16,
     /// MAC address of the system, in wire order.
     pub mac: [u8; 6],

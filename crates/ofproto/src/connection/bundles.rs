@@ -46,7 +46,7 @@ struct OpenBundle {
     flags: BundleFlags,
     /// True after the close request.
     closed: bool,
-    /// The messages, in order.
+    /// The messages of the bundle, in order.
     messages: Vec<BundledMessage>,
     /// Time of the last message of the bundle.
     touched: Time,
@@ -59,7 +59,7 @@ struct BundledMessage {
     xid: Xid,
     /// The received bytes, which are quoted if the message fails.
     frame: Bytes,
-    /// The decoded change.
+    /// The decoded change of the tables or ports.
     change: BundledChange,
 }
 

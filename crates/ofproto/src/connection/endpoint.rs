@@ -36,11 +36,11 @@ pub struct Connection {
     pub(super) requested_role: RequestedRole,
     /// The events that the peer receives.
     pub(super) subscription: Subscription,
-    /// The open bundles.
+    /// The open bundles of the connection.
     pub(super) bundles: Bundles,
-    /// The incomplete multipart requests.
+    /// The multipart requests of which parts are missing.
     pub(super) assemblies: Assemblies,
-    /// The flow monitors.
+    /// The flow monitors of the connection.
     pub(super) monitors: FlowMonitors,
     /// The messages to the peer.
     pub(super) output: Output,
@@ -356,7 +356,7 @@ impl Connection {
         self.roles.role(self.id, self.requested_role)
     }
 
-    /// Queues a message.
+    /// Queues a message to the peer.
     pub(super) fn reply(&mut self, xid: Xid, message: &Message, now: Time) {
         match self.codec.encode(xid, message) {
             Ok(message) => self.output.send(message, now),

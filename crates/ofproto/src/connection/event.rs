@@ -33,7 +33,7 @@ pub(super) struct Subscription {
     pub(super) miss_send_len: u16,
     /// The id by which actions select this controller.
     pub(super) controller_id: u16,
-    /// The format of packet-ins.
+    /// The format of packet-ins to the peer.
     pub(super) format: PacketInFormat,
     /// The events for each role.
     pub(super) config: AsyncConfig,

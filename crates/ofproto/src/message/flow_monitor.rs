@@ -35,7 +35,7 @@ pub struct FlowMonitorFlags {
 pub struct FlowMonitorRequest {
     /// The id, which no other monitor of the connection may have.
     pub id: FlowMonitorId,
-    /// The requested updates.
+    /// The kinds of updates that the monitor requests.
     pub flags: FlowMonitorFlags,
     /// Monitor rules of this table.
     pub table: TableSelector,
@@ -57,7 +57,7 @@ pub enum FlowUpdate {
 /// A changed rule (`nx_flow_update_full`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FullFlowUpdate {
-    /// The change.
+    /// The change of the rule.
     pub event: FlowUpdateEvent,
     /// The table of the rule.
     pub table: TableId,

@@ -16,7 +16,7 @@ use crate::message::Xid;
 pub struct MonitorQueue {
     /// Number of waiting changes at which the queue is paused.
     changes_max: usize,
-    /// The waiting changes.
+    /// The changes that monitors have not reported.
     state: Mutex<MonitorQueueState>,
     /// The net changes since the pause, without the pending changes.
     ///
@@ -28,7 +28,7 @@ pub struct MonitorQueue {
 
 #[derive(Debug, Default)]
 struct MonitorQueueState {
-    /// The changes, oldest first.
+    /// The changes that monitors have not reported, oldest first.
     waiting: VecDeque<QueuedChanges>,
     /// Number of rule changes in `waiting`.
     changes_count: usize,
@@ -63,7 +63,7 @@ pub(crate) enum QueuedChanges {
 /// The rule changes of one version of the tables.
 #[derive(Debug)]
 pub(crate) struct RecordedChanges {
-    /// The changes, in order.
+    /// The rule changes of the version, in order.
     pub(crate) changes: Arc<[MonitoredChange]>,
     /// The own request that made the changes; `None` if another peer made them.
     pub(crate) own: Option<Xid>,

@@ -8,12 +8,12 @@ use std::time::Duration;
 /// peer that completes the handshake and closes at once is retried as rarely as an absent peer.
 #[derive(Debug)]
 pub(super) struct BackOff {
-    /// The last delay.
+    /// The delay before the last attempt.
     last: Duration,
 }
 
 impl BackOff {
-    /// The first delay.
+    /// The delay after the first failed attempt.
     const MIN: Duration = Duration::from_secs(1);
     /// The longest delay (`max_backoff`).
     const MAX: Duration = Duration::from_secs(8);

@@ -54,7 +54,7 @@ pub struct OpenFlowServer<H> {
 /// The state that the connections of a bridge share.
 #[derive(Debug)]
 pub(super) struct ServerState<H> {
-    /// The bridge.
+    /// The bridge, as its connections use it.
     pub(super) host: Arc<H>,
     /// The roles of all connections.
     pub(super) roles: Arc<RoleRegistry>,
@@ -310,7 +310,7 @@ impl Drop for ServerEndpoint {
 }
 
 impl ControllerAddress {
-    /// Connects once.
+    /// Makes one attempt to connect to the controller.
     async fn connect(&self) -> io::Result<Box<dyn ByteStream>> {
         let stream = TcpStream::connect(self.address).await?;
         // `TCP_NODELAY` sends small replies at once. An error of the option only delays replies, so

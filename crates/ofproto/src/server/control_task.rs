@@ -27,7 +27,7 @@ const LINE_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct ControlTask<F> {
     name: String,
-    /// The task.
+    /// The future that the task polls.
     task: Pin<Box<F>>,
     /// The long iterations so far.
     long: LongIterations,

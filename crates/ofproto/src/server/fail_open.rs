@@ -29,7 +29,7 @@ struct FailOpenState {
     is_allowed: bool,
     /// True if the bridge fails open.
     is_open: bool,
-    /// The controllers, by number.
+    /// The controllers of the bridge, by number.
     controllers: BTreeMap<u64, TrackedController>,
     /// The number of the next controller.
     next: u64,

@@ -23,7 +23,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 pub(super) struct ListenerPlaces {
     /// The rule for connections that are idle.
     policy: IdlePolicy,
-    /// The connections.
+    /// The open connections of the listener.
     peers: Vec<ListenerPeer>,
 }
 
@@ -42,7 +42,7 @@ struct ListenerPeer {
     peer: String,
     /// The last activity of the peer.
     activity: Arc<PeerActivity>,
-    /// Ends the connection.
+    /// The handle that ends the connection.
     task: AbortHandle,
 }
 

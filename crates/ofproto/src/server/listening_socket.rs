@@ -63,7 +63,7 @@ enum AcceptedStream {
 /// A listening unix socket, which removes its socket file when it is dropped.
 #[derive(Debug)]
 pub struct UnixListenSocket {
-    /// The socket.
+    /// The listening Unix socket.
     listener: UnixListener,
     /// The path of the socket file.
     path: PathBuf,

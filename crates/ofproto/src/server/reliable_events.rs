@@ -36,7 +36,7 @@ struct EventQueue {
 /// The events that a connection has not sent yet.
 #[derive(Debug, Default)]
 struct QueuedEvents {
-    /// The events, oldest first.
+    /// The events that wait, oldest first.
     events: VecDeque<ControllerEvent>,
     /// True if the queue was too long; the queue is empty from then on.
     is_lagging: bool,

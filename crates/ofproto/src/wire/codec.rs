@@ -35,7 +35,7 @@ impl Codec {
     /// Every version that the switch speaks, the newest first.
     pub const ALL: &[Self] = &[Self::V13, Self::V10(V10Settings::INITIAL)];
 
-    /// The newest version.
+    /// The codec of the newest version of OpenFlow.
     ///
     /// The newest codec reads and writes hellos, which have the same format in every version.
     pub const NEWEST: Self = Self::V13;

@@ -8,7 +8,7 @@ use crate::message::Xid;
 pub struct Header {
     /// Wire version: 4 for OpenFlow 1.3.
     pub version: u8,
-    /// Message type.
+    /// The type of the message.
     pub kind: u8,
     /// Length of the message in bytes, including this header.
     pub length: u16,

@@ -37,7 +37,7 @@ pub(super) struct MonitoredPart {
 /// The texts of the rows of one table.
 #[derive(Debug)]
 struct TableTexts {
-    /// The monitored columns.
+    /// The monitored columns of the table.
     part: MonitoredPart,
     /// One text for each part of the table.
     parts: Vec<PartText>,

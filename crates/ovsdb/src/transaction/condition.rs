@@ -26,7 +26,7 @@ pub enum Clause {
     Comparison {
         /// The column of the row.
         column: ColumnId,
-        /// The comparison.
+        /// The comparison of the column with the value.
         function: ConditionFunction,
         /// The value that the column is compared with.
         value: Datum,

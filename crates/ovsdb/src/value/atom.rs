@@ -144,7 +144,7 @@ impl fmt::Display for Atom {
 pub struct OrderedReal(f64);
 
 impl OrderedReal {
-    /// Wraps a number.
+    /// Creates a real from a number.
     #[must_use]
     pub fn new(value: f64) -> Self {
         Self(value + 0.0)

@@ -53,7 +53,7 @@ pub struct DevicePacket {
     pub miss_tag: u16,
     /// The last stage with a matching entry; 0 if no entry matched.
     pub last_stage: u8,
-    /// The frame.
+    /// The frame of the packet.
     pub payload: Vec<u8>,
 }
 
@@ -64,14 +64,14 @@ pub enum PacketToSend {
     Direct {
         /// The egress port of the device.
         port: u16,
-        /// The frame.
+        /// The frame of the packet.
         payload: Vec<u8>,
     },
     /// The stages process the packet, as if it had arrived on a port.
     Resubmit {
         /// The ingress port of the device.
         port: u16,
-        /// The frame.
+        /// The frame of the packet.
         payload: Vec<u8>,
     },
 }

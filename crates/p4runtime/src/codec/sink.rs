@@ -18,7 +18,7 @@ use crate::{
 
 /// Receives an entry part by part, in the order of its field numbers.
 pub(crate) trait EntrySink {
-    /// Sets the table.
+    /// Sets the table of the entry.
     fn table(&mut self, id: u32);
     /// Adds an exact match of a field.
     fn exact(&mut self, field: u32, value: u128);

@@ -114,13 +114,13 @@ pub enum FieldSource {
 /// The id of a key field is its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyField {
-    /// Id in matches.
+    /// The id of the field in matches.
     pub id: u32,
     /// Name in the P4Info and in the program.
     pub name: &'static str,
-    /// Width in bits.
+    /// The width of the field in bits.
     pub width: u16,
-    /// Match kind.
+    /// The kind of the match, such as ternary.
     pub kind: MatchKind,
     /// Source of the value.
     pub source: FieldSource,
@@ -201,9 +201,9 @@ pub enum ParamRole {
 /// A parameter of an action. The id of a parameter is its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Id in actions.
+    /// The id of the parameter in actions.
     pub id: u32,
-    /// Width in bits.
+    /// The width of the parameter in bits.
     pub width: u16,
     /// Role of the parameter.
     pub role: ParamRole,

@@ -77,7 +77,7 @@ impl ReadQuery {
 }
 
 impl EntryStore {
-    /// Validates a query.
+    /// Checks that a read request can be answered.
     pub(super) fn check(
         &self,
         query_entry: Option<entity::Entity>,

@@ -110,7 +110,7 @@ impl ServiceState {
         if is_primary { Ok(()) } else { Err(RpcError::NotPrimary) }
     }
 
-    /// Adds a stream.
+    /// Adds a stream of a controller.
     ///
     /// If the limit is reached, a stream without arbitration is ended first.
     pub(super) fn open(&mut self) -> Result<(StreamId, StreamQueue, StreamReceiver), RpcError> {
@@ -140,7 +140,7 @@ impl ServiceState {
         }
     }
 
-    /// Ends all streams.
+    /// Ends the streams of all controllers.
     pub(super) fn close_all(&mut self) {
         let streams: Vec<StreamId> = self.streams.keys().copied().collect();
         streams.into_iter().for_each(|stream| self.end(stream));

@@ -58,7 +58,7 @@ pub(super) struct StoredEntry {
     /// The canonical `TableEntry` without counters.
     pub(super) encoded: Box<[u8]>,
     idle_timeout_ns: i64,
-    /// Time of insertion.
+    /// Time at which the entry was inserted.
     since: Duration,
     /// The value to which the counter was set, and the hits at that time.
     counter_set: (CounterData, EntryHits),

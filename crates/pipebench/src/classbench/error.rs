@@ -102,7 +102,7 @@ pub enum FilterRequestError {
     Scope {
         /// The kind of scope: addresses or ports.
         what: &'static str,
-        /// The requested value.
+        /// The requested scope.
         scope: f64,
     },
 }

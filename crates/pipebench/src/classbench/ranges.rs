@@ -13,11 +13,11 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Every port.
+    /// The range of all ports.
     pub const ANY: Self = Self { low: 0, high: u16::MAX };
-    /// Ports below 1024.
+    /// The range of the ports below 1024.
     pub const LOW: Self = Self { low: 0, high: 1023 };
-    /// Ports from 1024.
+    /// The range of the ports from 1024.
     pub const HIGH: Self = Self { low: 1024, high: u16::MAX };
 
     /// Returns the ports from `low` to `high`; `None` if `low` is greater.

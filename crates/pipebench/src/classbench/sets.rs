@@ -40,7 +40,7 @@ pub enum BuiltinSet {
 }
 
 impl BuiltinSet {
-    /// All kinds.
+    /// All kinds of rule-sets.
     pub const ALL: [Self; 4] = [Self::Acl, Self::Firewall, Self::Ipc, Self::OpenFlow];
 
     /// Returns the name of the set, which follows ClassBench.

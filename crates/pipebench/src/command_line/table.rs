@@ -12,7 +12,7 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
         Self { rows: vec![heading.map(str::to_owned)] }
     }
 
-    /// Adds a row.
+    /// Adds a row to the table.
     pub(crate) fn row(&mut self, cells: [&str; COLUMNS]) {
         self.rows.push(cells.map(str::to_owned));
     }

@@ -38,7 +38,7 @@ pub enum PipelineError {
         offset: usize,
         /// The number of affected bytes in that line.
         length: usize,
-        /// The inconsistency.
+        /// The inconsistency in the pipeline.
         fault: PipelineFault,
     },
 }

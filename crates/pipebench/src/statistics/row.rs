@@ -19,7 +19,7 @@ pub struct StatisticRow {
 /// A target value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowTarget {
-    /// The target value.
+    /// The value that a generated workload aims at.
     pub value: f64,
     /// The source of the target.
     pub source: String,

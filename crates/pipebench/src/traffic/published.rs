@@ -60,7 +60,7 @@ impl TraceStatistics {
 /// A mixture of distributions of packets per flow.
 #[derive(Debug, Deserialize)]
 pub struct FlowLengths {
-    /// The publication.
+    /// The publication with the figure.
     pub cite: String,
     /// Mean number of packets of the observed flows.
     pub mean: f64,

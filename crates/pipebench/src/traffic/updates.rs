@@ -39,7 +39,7 @@ const BURST_GAP: Duration = Duration::from_micros(10);
 pub const BATCHES_MAX: usize = 100_000;
 
 impl UpdateKind {
-    /// All kinds.
+    /// All kinds of updates.
     pub const ALL: [Self; 7] = [
         Self::Security,
         Self::Pruning,

@@ -37,7 +37,7 @@ pub enum PacketInReason {
 }
 
 impl PacketInReason {
-    /// All reasons.
+    /// All reasons of a packet-in.
     pub const ALL: [Self; 6] = [
         Self::NoMatch,
         Self::Action,

@@ -28,7 +28,7 @@ pub enum HashFields {
 /// The arguments of a `multipath` action (`nx_action_multipath`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MultipathAction {
-    /// Fields to hash.
+    /// The header fields that the hash covers.
     pub fields: HashFields,
     /// Initial value of the hash.
     pub basis: u16,
@@ -58,7 +58,7 @@ pub enum MultipathAlgorithm {
 /// The arguments of a `bundle` or `bundle_load` action (`nx_action_bundle`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BundleAction {
-    /// Fields to hash.
+    /// The header fields that the hash covers.
     pub fields: HashFields,
     /// Initial value of the hash.
     pub basis: u16,

@@ -118,7 +118,7 @@ impl PartialEq for BondCounters {
 impl Eq for BondCounters {}
 
 impl BondBalance {
-    /// Number of buckets.
+    /// Number of buckets of a bond.
     pub const BUCKETS: usize = 256;
 
     /// Creates the balance of a bond from the member of each bucket.

@@ -11,7 +11,7 @@ use crate::time::Time;
 
 /// Learned entries by the time at which they were seen.
 pub(crate) struct ExpiryQueue<K> {
-    /// The entries, oldest first.
+    /// The learned entries, in the order in which they expire.
     queue: BTreeSet<(Time, K)>,
     /// The time under which each entry is in `queue`.
     times: BTreeMap<K, Time>,

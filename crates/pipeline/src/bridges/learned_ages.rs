@@ -57,7 +57,7 @@ impl<K: Copy + Ord> LearnedAges<K> {
         self.visits
     }
 
-    /// Returns all entries.
+    /// Returns the keys of all learned entries.
     pub(crate) fn keys(&self) -> impl Iterator<Item = K> {
         self.by_key.keys().copied()
     }

@@ -47,7 +47,7 @@ pub struct MacEntry {
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,
-    /// The address.
+    /// The learned MAC address.
     pub mac: [u8; 6],
     /// The port on which frames of the address arrive.
     pub port: PortNo,
@@ -102,7 +102,7 @@ pub struct MacObservation {
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,
-    /// The address.
+    /// The learned MAC address.
     pub mac: [u8; 6],
     /// The port on which the frame arrived.
     pub port: PortNo,

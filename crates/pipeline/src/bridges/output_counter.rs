@@ -47,7 +47,7 @@ impl OutputHit {
         self.0.name()
     }
 
-    /// Counts packets.
+    /// Adds packets and bytes to the counter.
     pub(crate) fn credit(&self, packets: u64, bytes: u64) {
         self.0.count.credit(packets, bytes);
     }

@@ -117,7 +117,7 @@ pub struct Meter {
     pub id: MeterId,
     /// The bridge that has the meter.
     pub bridge: BridgeId,
-    /// The configuration.
+    /// The configuration of the meter.
     pub config: MeterConfig,
     /// Time of the addition; a modification does not change it.
     pub created: Time,

@@ -30,7 +30,7 @@ pub struct Rule {
     pub bridge: BridgeId,
     /// The table of the rule.
     pub table: TableId,
-    /// The match.
+    /// The match of the rule.
     pub matching: Match,
     /// Priority of the rule.
     pub priority: Priority,

@@ -48,7 +48,7 @@ pub enum RuleTextProblem {
     /// A flag has a value.
     #[error("flag `{name}` takes no value: write `{name}` alone")]
     ValueOfFlag {
-        /// The flag.
+        /// The flag that has a value.
         name: String,
     },
     /// A field of the match is wrong.
@@ -110,7 +110,7 @@ pub enum RuleTextProblem {
     Order {
         /// The instruction that must be first, and stands later in the text.
         first: String,
-        /// The earlier instruction.
+        /// The instruction that is before `first` in the text.
         second: &'static str,
     },
     /// An instruction occurs twice.
@@ -133,7 +133,7 @@ pub enum RuleTextProblem {
     /// A list with `conjunction` has an action other than `note`.
     #[error("`{name}` is combined with `conjunction`, but only `note` may be: remove `{name}`")]
     BesideConjunction {
-        /// The other action.
+        /// The action that must not be combined with `conjunction`.
         name: String,
     },
     /// A name that is valid only inside `ct` is outside of it.

@@ -158,7 +158,7 @@ impl UpdateBatch {
         std::mem::replace(&mut self.visits, 0)
     }
 
-    /// Adds a delta.
+    /// Adds a delta to the batch.
     pub(crate) fn push(&mut self, delta: Delta) {
         self.deltas.push(delta);
     }

@@ -33,7 +33,7 @@ pub(super) struct LookupTotals {
     pub(super) missed: u64,
     /// Number of missed packets that were dropped before their translation.
     pub(super) lost: u64,
-    /// Number of entries now.
+    /// Number of cache entries of all packet threads.
     pub(super) entries: u64,
 }
 

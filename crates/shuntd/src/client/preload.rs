@@ -168,13 +168,13 @@ struct PreloadCounts {
 /// The outcome of a preload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PreloadReport {
-    /// Number of flows.
+    /// Number of flows to preload.
     flows: u64,
     /// Number of packet threads that get each flow.
     threads: u64,
     /// Limit of each packet thread: preloaded flows that have entries but no hit yet.
     entries: u64,
-    /// The outcomes.
+    /// Number of flows by outcome.
     counts: PreloadCounts,
 }
 

@@ -81,7 +81,7 @@ pub(crate) enum AccountError {
     /// A system call failed.
     #[error("--user: cannot {doing}: {reason}")]
     System {
-        /// Operation that failed.
+        /// The operation that failed.
         doing: &'static str,
         /// Error of the operating system.
         reason: String,

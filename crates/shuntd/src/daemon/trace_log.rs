@@ -26,7 +26,7 @@ const LIBRARY_LEVELS: &str = "dbsp=warn";
 
 /// The log filter of the daemon, and the handle that changes it.
 struct TraceLog {
-    /// Replaces the filter.
+    /// The handle that replaces the log filter.
     handle: Handle,
     /// The filter as the operator gave it, without [`LIBRARY_LEVELS`].
     text: Mutex<String>,
@@ -34,7 +34,7 @@ struct TraceLog {
 
 /// A log filter that was parsed.
 struct ParsedFilter {
-    /// The filter with [`LIBRARY_LEVELS`].
+    /// The log filter, including [`LIBRARY_LEVELS`].
     filter: EnvFilter,
     /// The filter as the operator gave it, without [`LIBRARY_LEVELS`].
     text: String,

@@ -47,7 +47,7 @@ impl MetricsFormat {
 struct MediaRange<'a> {
     /// The media type, such as `text/plain`.
     name: &'a str,
-    /// The parameter `version`.
+    /// The parameter `version` of the media type.
     version: Option<&'a str>,
     /// Weight of the media range in thousandths.
     weight: u16,

@@ -15,7 +15,7 @@ use tokio::{
 
 /// A stream on which a write waits only for a limited time.
 pub(super) struct StallTimeoutStream {
-    /// The stream.
+    /// The connection to the HTTP client.
     stream: TcpStream,
     /// Ends when a write has waited for the limit.
     timer: Pin<Box<Sleep>>,

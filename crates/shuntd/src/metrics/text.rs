@@ -22,9 +22,9 @@ pub(super) enum MetricValue {
 /// The metrics text so far; new values belong to the last family.
 #[derive(Default)]
 pub(super) struct MetricsText {
-    /// The text.
+    /// The lines of metrics so far.
     text: String,
-    /// The name of the last family.
+    /// The name of the last metric family.
     family: &'static str,
 }
 

@@ -11,11 +11,11 @@ use tracing::{info, warn};
 pub(super) struct AutoLbRow {
     /// The value of `pmd-auto-lb`; `None` if it is absent.
     is_on: Option<bool>,
-    /// Percent.
+    /// The load from which queues move, in percent.
     load_threshold: Option<u8>,
-    /// Percent.
+    /// The least improvement of the variance, in percent.
     improvement_threshold: Option<u8>,
-    /// Minutes.
+    /// The time between two rebalancings, in minutes.
     interval: Option<u16>,
 }
 

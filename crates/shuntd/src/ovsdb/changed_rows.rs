@@ -37,7 +37,7 @@ fn is_equal(table: &str, old: RowView<'_>, new: RowView<'_>) -> bool {
 }
 
 impl ChangedRows {
-    /// Compares two snapshots.
+    /// Returns the rows that differ between two snapshots.
     ///
     /// Columns that the daemon only writes, such as `statistics`, are not compared.
     pub(super) fn between(earlier: &DatabaseSnapshot, rows: &DatabaseSnapshot) -> Self {

@@ -62,13 +62,13 @@ pub(super) struct Follower {
 
 /// The rows of the last pass, and what was read from them.
 struct LastPass {
-    /// The rows.
+    /// The rows that the last pass read.
     rows: DatabaseSnapshot,
     /// The bridges that the rows describe.
     desired: DesiredBridges,
     /// The settings of these rows without effect.
     ignored: IgnoredSettings,
-    /// The errors of the changes.
+    /// The reasons why objects of these rows could not be applied.
     errors: ApplyErrors,
 }
 

@@ -39,7 +39,7 @@ struct IgnoredColumn {
 struct KnownKey {
     /// The table with the column `other_config`.
     table: &'static str,
-    /// The key.
+    /// The key in `other_config`.
     name: &'static str,
     /// The values that have an effect, or the reason why none has one.
     effect: KeyEffect,

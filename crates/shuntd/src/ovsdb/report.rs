@@ -31,11 +31,11 @@ pub(super) struct RowReport<'a> {
     pub(super) bridges: &'a [BridgeStatus],
     /// The errors of the last pass, for the columns `error`.
     pub(super) errors: &'a ApplyErrors,
-    /// The settings without effect.
+    /// The settings in the rows that have no effect.
     pub(super) ignored: &'a IgnoredSettings,
     /// The connections of the rows in `Manager`.
     pub(super) managers: &'a Managers,
-    /// The statistics to write.
+    /// The statistics that the report contains.
     pub(super) statistics: StatisticsColumns,
     /// The rows in `Port` and `Interface` that are written; `None`: all.
     pub(super) scope: Option<&'a BTreeSet<RowUuid>>,

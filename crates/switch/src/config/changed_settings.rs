@@ -8,7 +8,7 @@ use crate::config::setting::{KeyedSetting, SettingField, SettingSection};
 ///
 /// Other fields of `values` have no meaning.
 pub(crate) struct ChangedSettings<T: 'static> {
-    /// The changed fields.
+    /// The settings that change.
     fields: Vec<&'static SettingField<T>>,
     /// Options with the new values of these fields.
     values: Box<T>,

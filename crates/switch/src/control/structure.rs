@@ -37,7 +37,7 @@ pub(crate) struct Structure {
     pub(super) bridges: Arc<Bridges>,
     pub(super) ports: PortAttacher,
     pub(super) nic: Arc<NicSlot>,
-    /// The settings in force.
+    /// The settings of the switch in force.
     pub(super) config: Arc<Mutex<Config>>,
     /// Settings as operators have configured them.
     pub(super) configured: Arc<Mutex<Config>>,

@@ -85,7 +85,7 @@ impl Switch {
         command(&structure, &of_bridge(present), &of_bridge(desired)).await
     }
 
-    /// Removes a port.
+    /// Removes a port from its bridge.
     ///
     /// # Errors
     ///

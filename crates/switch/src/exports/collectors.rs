@@ -34,7 +34,7 @@ pub(super) struct ExportCollectors {
 #[derive(Debug)]
 struct RunningCollector {
     collector: Arc<Collector>,
-    /// The task that sends.
+    /// The task that sends datagrams to the collector.
     sender: JoinHandle<()>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct NicFront {
 /// The number and size of an agent's stages, which never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffloadLayout {
-    /// Number of stages.
+    /// Number of LTM stages.
     stages: u8,
     /// Maximum number of entries of each stage.
     stage_entries: u32,
@@ -94,7 +94,7 @@ struct Embedded {
     /// The address of the P4Runtime server.
     address: SocketAddr,
     ports: NicPorts,
-    /// The packet counters.
+    /// The packet counters of the embedded NIC.
     traffic: Arc<NicCounters>,
     /// Dropped to stop the server.
     stop: oneshot::Sender<()>,

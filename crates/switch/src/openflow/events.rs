@@ -37,7 +37,7 @@ pub(crate) enum ControlEvent {
     BridgeAdded(BridgeId, OpenPolicy, oneshot::Sender<Result<(), SwitchError>>),
     /// The datapath id, controllers or listeners of a bridge have changed.
     BridgeChanged {
-        /// The changed bridge.
+        /// The bridge that changed.
         id: BridgeId,
         closing: SocketsToClose,
         policy: OpenPolicy,

@@ -50,13 +50,13 @@ const REMOVED_PER_ITERATION: usize = 256;
 pub(crate) struct OpenFlowServers {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
-    /// The settings in force.
+    /// The settings of the switch in force.
     config: Arc<Mutex<Config>>,
     /// Directory of the management sockets; `None`: there are no management sockets.
     run_dir: Option<PathBuf>,
     /// The server of each bridge.
     servers: Mutex<HashMap<BridgeId, BridgeServer>>,
-    /// The counters of packet-ins.
+    /// Number of packet-ins, by result.
     packet_ins: PacketInTally,
     /// Key and certificates for TLS connections.
     tls: TlsIdentity,

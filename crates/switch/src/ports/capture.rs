@@ -34,7 +34,7 @@ const READ_BYTES_MAX: usize = 1 << 20;
 /// The captures in progress.
 pub(crate) struct Captures {
     plane: Arc<DataPlane>,
-    /// The captures, by number.
+    /// The captures in progress, by number.
     running: Mutex<HashMap<u64, RunningCapture>>,
     /// The number of the last capture.
     last: Mutex<u64>,
@@ -143,7 +143,7 @@ impl Captures {
         }
     }
 
-    /// Ends a capture.
+    /// Ends a capture and frees its rings.
     ///
     /// Returns the number of packets that the capture lost, or `None` if it does not exist.
     pub(crate) async fn stop(&self, id: u64) -> Option<u64> {

@@ -13,7 +13,7 @@ use shunt_classifier::Version;
 pub(crate) struct NumberPool {
     /// Lowest number that was never used.
     fresh: u32,
-    /// The maximum.
+    /// The highest number of the pool.
     max: u32,
     /// Returned numbers that may be reused, oldest first.
     rested: VecDeque<u32>,

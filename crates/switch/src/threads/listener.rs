@@ -89,7 +89,7 @@ struct PuntCollector {
     /// The queues of each packet thread; `None` after its end.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     clock: DaemonClock,
-    /// The queue to the OpenFlow servers.
+    /// The queue of packet-ins to the OpenFlow servers.
     controllers: mpsc::Sender<PuntedPacket>,
     /// The received LACP frames, by port.
     lacp: Arc<FrameInbox>,

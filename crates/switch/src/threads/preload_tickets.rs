@@ -7,7 +7,7 @@ use shunt_datapath::forecast::ForecastTicket;
 /// The tickets of the newest preloads.
 #[derive(Default)]
 pub(crate) struct PreloadTickets {
-    /// The tickets, oldest first.
+    /// The tickets of the preloads, oldest first.
     tickets: VecDeque<Arc<ForecastTicket>>,
     /// Number of tickets that were removed, oldest first.
     forgotten: u64,

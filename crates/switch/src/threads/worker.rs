@@ -26,16 +26,16 @@ pub(crate) const SLEEP_MAX_MS: u16 = 5000;
 
 /// A worker thread and its stop flag.
 pub(crate) struct WorkerThread {
-    /// True when the thread must end.
+    /// True when the worker thread must end.
     stop: Arc<AtomicBool>,
-    /// Wakes the thread.
+    /// Wakes the worker thread.
     waker: Arc<Waker>,
-    /// The running thread.
+    /// The OS thread, until it is joined.
     state: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
 
 impl WorkerThread {
-    /// Starts a thread.
+    /// Starts a worker thread.
     ///
     /// `iterate` processes the waiting work and returns whether there was any work. `iterate` is
     /// called at least once every `sleep_max_ms` milliseconds.

@@ -14,9 +14,9 @@ use shunt_pipeline::NotedTraversal;
 
 /// The partition of a traversal by a policy.
 pub(crate) struct PartitionReasons<'a> {
-    /// The policy.
+    /// The policy that made the partition.
     policy: PolicyName,
-    /// Number of stages.
+    /// Number of Gigaflow stages.
     stages: u8,
     /// The traversal with its partition points.
     noted: &'a NotedTraversal,

@@ -83,7 +83,7 @@ pub struct TraceStep {
 pub(crate) struct SubTraversalCache {
     /// The policy that partitions traversals.
     policy: PolicyName,
-    /// Number of stages.
+    /// Number of Gigaflow stages.
     stages: u8,
     /// Capabilities of the NIC; `None` for packet threads, which support every entry.
     nic: Option<OffloadCapabilities>,

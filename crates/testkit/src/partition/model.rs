@@ -67,7 +67,7 @@ enum ModelPut {
 }
 
 impl ModelChain {
-    /// Creates empty stages.
+    /// Creates a model with empty stages.
     #[must_use]
     pub fn new(capacity: Capacity) -> Self {
         let stages_count = usize::from(capacity.stages_count);

@@ -44,7 +44,7 @@ pub(super) struct LearnedIndex {
     masks_min: usize,
     /// The index in use.
     current: Option<TrainedIndex>,
-    /// The training in progress.
+    /// The training in progress, with the boxes that it indexes.
     pending: Option<PendingTraining>,
     /// The boxes of all entries.
     ///
@@ -58,7 +58,7 @@ pub(super) struct LearnedIndex {
     unindexed: usize,
     /// Number of entries that the last training did not index.
     unindexed_by_training: usize,
-    /// Number of finished trainings.
+    /// Number of finished trainings of the learned index.
     trainings: u64,
     /// True if the trainer thread has panicked: lookups then search all masks.
     has_lost_trainer: bool,

@@ -13,7 +13,7 @@ use crate::cache::EntryRef;
 /// Tuple space with a learned index over most of its entries.
 #[derive(Debug)]
 pub(super) struct IndexedMegaflows {
-    /// The entries by mask.
+    /// The megaflow entries, by mask.
     pub(super) cache: MegaflowCache,
     /// The learned index over the entries.
     learned: LearnedIndex,

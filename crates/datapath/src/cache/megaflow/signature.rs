@@ -55,7 +55,7 @@ const NO_FLOW: u16 = 0;
 const _: () = assert!(size_of::<Bucket>() == 64, "a bucket is one cache line");
 
 impl RowAddress {
-    /// No address.
+    /// The address of no row, for a flow without an entry.
     pub(super) const NONE: Self = Self { subtable: u32::MAX, row: u32::MAX };
 }
 

@@ -28,7 +28,7 @@ const SEND_BUFFER: c_int = 8 << 20;
 
 /// A packet socket (`AF_PACKET`), and its count of dropped frames.
 pub(super) struct PacketSocket {
-    /// The socket.
+    /// The descriptor of the packet socket.
     fd: OwnedFd,
     /// Number of frames dropped because the queue was full, as of the last request.
     rx_dropped: AtomicU64,

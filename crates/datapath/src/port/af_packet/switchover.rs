@@ -159,7 +159,7 @@ impl<R> Switchover<R> {
 pub(super) struct SwitchingReader<S, R> {
     /// The mode, which the control thread changes.
     shared: Arc<Switchover<R>>,
-    /// The socket.
+    /// The source that is in use without a ring.
     socket: S,
     /// The ring, while the reader has it.
     ring: Option<R>,

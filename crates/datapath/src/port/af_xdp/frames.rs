@@ -55,7 +55,7 @@ pub(super) struct Umem {
     base: NonNull<u8>,
     /// Size of a chunk.
     chunk: u32,
-    /// Number of chunks.
+    /// Number of chunks in the memory of the socket.
     chunks: u32,
     /// Maximum number of chunks of a frame.
     parts_max: usize,

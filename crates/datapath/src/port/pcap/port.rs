@@ -127,11 +127,11 @@ impl Port for Pcap {
 
 /// The frames of a file, in order.
 struct Replay {
-    /// The file to replay.
+    /// The capture file to replay.
     capture: Capture,
     /// The position of the next frame.
     next: usize,
-    /// Number of replays.
+    /// Number of times that the file is replayed.
     repeat: Repeat,
 }
 

@@ -9,7 +9,7 @@ pub(super) struct DestinationId(pub(super) u8);
 pub(super) struct DestinationSet([u64; 4]);
 
 impl DestinationId {
-    /// Number of identifiers.
+    /// Number of identifiers that a set can contain.
     pub(super) const COUNT: usize = 256;
 
     /// Returns the position of the destination in its table.

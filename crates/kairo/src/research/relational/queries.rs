@@ -24,7 +24,7 @@ pub(super) type TraceSnapshot<K> = SpineSnapshot<OrdIndexedZSet<K, LinkRow>>;
 /// Snapshots of the traces after the last step.
 #[derive(Default)]
 pub(super) struct LinkTraces {
-    /// Visits by group.
+    /// The visits, by group.
     pub(super) visits: Option<TraceSnapshot<u32>>,
     /// Visits and entries by fingerprint, rule or object.
     pub(super) links: Option<TraceSnapshot<u64>>,

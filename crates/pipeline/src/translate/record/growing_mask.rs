@@ -8,7 +8,7 @@ use shunt_flow::{FieldId, FlowMask, SparseMask, WordMap, layout::FLOW_WORDS};
 /// A dense mask that grows during a translation.
 #[derive(Clone, Default)]
 pub(in crate::translate) struct GrowingMask {
-    /// The bits so far.
+    /// The bits that were added so far.
     mask: FlowMask,
     /// All words that have bits, and possibly words without bits.
     used: WordMap,

@@ -11,7 +11,7 @@ use crate::{id::BridgeId, versions::delta::Object};
 /// Objects in the order of their first read.
 #[derive(Default)]
 pub(in crate::translate) struct Reads {
-    /// The objects, without repetitions.
+    /// The objects that a translation read, without repetitions.
     list: Vec<Object>,
     /// All recorded objects, once there are more than [`LINEAR_SEARCH_MAX`].
     set: BTreeSet<Object>,

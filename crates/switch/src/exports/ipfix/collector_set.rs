@@ -34,7 +34,7 @@ use crate::{
 /// The IPFIX exporter of a set of collectors.
 pub(super) struct CollectorSetIpfix {
     bridge: BridgeId,
-    /// The options in force.
+    /// The options of the set of collectors.
     options: CollectorSetOptions,
     /// The collectors of the set.
     collectors: ExportCollectors,

@@ -39,7 +39,7 @@ pub(crate) struct CollectorSets {
     bridges: Arc<Bridges>,
     /// The start value of random numbers.
     seed: u64,
-    /// The exporters that run.
+    /// The exporters of the sets that are in use.
     running: Mutex<RunningSets>,
     /// The exporters that still send their last datagrams.
     endings: Arc<EndingExporters>,

@@ -28,7 +28,7 @@ use crate::{
 /// The IPFIX exporter of a bridge.
 pub(super) struct BridgeIpfix {
     bridge: BridgeId,
-    /// The options in force.
+    /// The IPFIX options of the bridge.
     options: IpfixOptions,
     /// The collectors of the bridge.
     collectors: ExportCollectors,
@@ -36,7 +36,7 @@ pub(super) struct BridgeIpfix {
     receivers: Vec<SampleReceiver>,
     /// The parser of sampled headers.
     parser: SampleParser,
-    /// The encoder of messages.
+    /// The encoder of IPFIX messages.
     exporter: IpfixExporter,
     /// The flows that are not exported yet.
     cache: IpfixCache,

@@ -28,7 +28,7 @@ pub(super) type PortNumbersByDatapath = BTreeMap<DatapathPort, PortNo>;
 /// The NetFlow exporter of a bridge.
 pub(super) struct BridgeNetflow {
     bridge: BridgeId,
-    /// The options in force.
+    /// The NetFlow options of the bridge.
     options: NetflowOptions,
     /// The collectors of the bridge.
     collectors: ExportCollectors,
@@ -39,7 +39,7 @@ pub(super) struct BridgeNetflow {
     /// The first receiver changes each round, so every receiver is served when collectors have
     /// little space.
     first_receiver: usize,
-    /// The encoder of datagrams.
+    /// The encoder of NetFlow datagrams.
     exporter: NetflowExporter,
     /// The port numbers, also of removed ports.
     ports: PortNumbersByDatapath,

@@ -31,13 +31,13 @@ pub(super) struct BridgeSflow {
     bridge: BridgeId,
     /// The name of the bridge.
     name: String,
-    /// The options in force.
+    /// The sFlow options of the bridge.
     options: SflowOptions,
     /// The collectors of the bridge.
     collectors: ExportCollectors,
     /// The ring of samples of each packet thread.
     receivers: Vec<SampleReceiver>,
-    /// The encoder of datagrams.
+    /// The encoder of sFlow datagrams.
     exporter: SflowExporter,
     /// The ports that the tables had when the indices were read.
     ports: Option<Arc<[Arc<PortInfo>]>>,

@@ -39,7 +39,7 @@ pub(crate) struct PortSession {
 struct PortSessionState {
     /// The state machine of BFD.
     session: BfdSession,
-    /// The options in force.
+    /// The BFD options of the port.
     options: BfdOptions,
     /// MAC address of the port.
     mac: [u8; 6],

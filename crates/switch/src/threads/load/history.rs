@@ -49,7 +49,7 @@ pub(crate) struct LoadSample {
 /// The samples of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct LoadHistory {
-    /// The samples, oldest first.
+    /// The samples of the last minute, oldest first.
     samples: VecDeque<LoadSample>,
     /// Time of the last decision.
     decided: Option<Time>,

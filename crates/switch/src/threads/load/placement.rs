@@ -29,7 +29,7 @@ pub(crate) struct QueuePlacer {
 struct OccupiedThread {
     /// Time that the receive queues have taken, in nanoseconds.
     busy_ns: u64,
-    /// Number of receive queues.
+    /// Number of receive queues of the packet thread.
     queues_count: usize,
 }
 

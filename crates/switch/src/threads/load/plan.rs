@@ -28,7 +28,7 @@ pub(crate) struct QueueMove {
 /// The planned moves, with the variance of the loads before and after them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadPlan {
-    /// The queues to move.
+    /// The receive queues that change their packet threads.
     pub(crate) moves: Vec<QueueMove>,
     /// The variance of the loads before the moves.
     pub(crate) before: u128,

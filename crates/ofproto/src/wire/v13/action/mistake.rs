@@ -99,9 +99,9 @@ fn read_only(field: FieldId) -> Option<String> {
 struct WireSubfield {
     /// The OXM or NXM header of the field.
     header: OxmHeader,
-    /// The first bit.
+    /// Index of the first bit in the field.
     offset: u16,
-    /// Number of bits.
+    /// Number of bits of the subfield.
     width: u16,
 }
 
