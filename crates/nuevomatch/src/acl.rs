@@ -239,8 +239,9 @@ impl LiveAclClassifier {
     /// The errors of [`Self::build`] for this rule.
     pub fn insert(&self, rule: &AclRule) -> Result<bool, Error> {
         let update = RuleUpdate::Insert(rule.priority_rule()?);
-        let chosen = self.chosen(rule);
-        Ok(chosen.fold(true, |has_room, live| live.apply(&[update]) == 1 && has_room))
+        // Every category gets the rule, also after one without room.
+        let full = self.chosen(rule).filter(|live| live.apply(&[update]) != 1).count();
+        Ok(full == 0)
     }
 
     /// Removes an equal rule from its categories; returns whether a category had it.
@@ -250,8 +251,8 @@ impl LiveAclClassifier {
     /// The errors of [`Self::build`] for this rule.
     pub fn remove(&self, rule: &AclRule) -> Result<bool, Error> {
         let update = RuleUpdate::Remove(rule.priority_rule()?);
-        let chosen = self.chosen(rule);
-        Ok(chosen.fold(false, |had, live| live.apply(&[update]) == 1 || had))
+        let removed = self.chosen(rule).filter(|live| live.apply(&[update]) == 1).count();
+        Ok(removed > 0)
     }
 
     /// Returns the classifiers of the categories of a rule.

@@ -43,7 +43,7 @@ pub(super) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     ensure_rival();
     let binaries = binaries.display().to_string();
     let words = ["regress", "--base", &binaries, "--base-name", &name].map(str::to_owned);
-    run_experiments(&[&words[..], options].concat(), None)
+    run_experiments(&[&words[..], options].concat(), &[])
 }
 
 /// Returns BASE and the forwarded options, which are all checked before the build.
