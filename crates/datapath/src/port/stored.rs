@@ -94,15 +94,15 @@ impl PortSpec {
 /// The reason why a port does not use a descriptor of an earlier process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RefusedDescriptor {
-    #[error("it is not {0}")]
+    #[error("the descriptor is not {0}")]
     Kind(&'static str),
-    #[error("it belongs to another device or network namespace")]
+    #[error("the descriptor belongs to another device or network namespace")]
     Device,
-    #[error("its receive ring has another layout than this version uses")]
+    #[error("the receive ring has another layout than this version of shuntd uses")]
     Layout,
     #[error("{0} is missing")]
     Missing(String),
-    #[error("it belongs to a queue that the port does not have")]
+    #[error("the descriptor belongs to a queue that the port does not have")]
     Surplus,
     #[error("the kernel still sends frames of the earlier process")]
     Unsettled,

@@ -276,7 +276,7 @@ fn make_room(places: &mut ListenerPlaces, peer: &str, warnings: &WarningRate, no
     let ended = places.make_room(now);
     let (peer, text) = match &ended {
         Some(ended) => (ended.peer.as_str(), ended.text),
-        None => (peer, "connection refused: too many are open, close some of them"),
+        None => (peer, "connection refused: too many connections are open, close some of them"),
     };
     let is_logged = warnings.warn(WarningKind::Connection, now, |suppressed| {
         tracing::warn!(peer, suppressed, max = CONNECTIONS_MAX, "{text}");
@@ -336,7 +336,7 @@ mod tests {
         /// The log line of a connection that makes room.
         const LOST: &str = "connection closed before its hello: a new connection needs its place";
         /// The log line of a refused connection.
-        const REFUSED: &str = "connection refused: too many are open";
+        const REFUSED: &str = "connection refused: too many connections are open";
         for (text, waiting) in [(LOST, 8), (REFUSED, 0)] {
             for (level, logged) in [(Level::WARN, 5), (Level::DEBUG, 8)] {
                 let mut places = ListenerPlaces::new(IdlePolicy::Keep);

@@ -115,10 +115,10 @@ fn with_values(
     table: &TableDefinition,
     json: &Value,
 ) -> Result<Option<Row>, String> {
-    let members = json.as_object().ok_or("its update is not a JSON object")?;
+    let members = json.as_object().ok_or("the update of the row is not a JSON object")?;
     match members.get("new") {
         None if members.contains_key("old") => Ok(None),
-        None => Err("its update has neither old nor new".to_owned()),
+        None => Err("the update of the row has neither old nor new".to_owned()),
         Some(new) => {
             let row = known.cloned().unwrap_or_else(|| Row::new(uuid, table));
             with_columns(row, table, new).map(Some)
@@ -135,7 +135,7 @@ fn with_differences(
 ) -> Result<Option<Row>, String> {
     let members = json.as_object().filter(|members| members.len() == 1);
     let member = members.and_then(|members| members.iter().next());
-    let (kind, columns) = member.ok_or("its update does not have exactly one member")?;
+    let (kind, columns) = member.ok_or("the update of the row must have one member")?;
     match kind.as_str() {
         "initial" | "insert" => with_columns(Row::new(uuid, table), table, columns).map(Some),
         "delete" => Ok(None),
@@ -151,7 +151,7 @@ fn with_differences(
             }
             Ok(Some(row))
         }
-        other => Err(format!("its update has the unknown kind {other}")),
+        other => Err(format!("the update of the row has the unknown kind {other}")),
     }
 }
 

@@ -220,7 +220,7 @@ pub(crate) fn replay(database: &mut Database, bytes: &[u8]) -> Result<ReadLog, R
     let first = reader.next_record().map_err(|error| ReplayError::NotALog(error.to_string()))?;
     let first = first.ok_or_else(|| ReplayError::NotALog("it is empty".to_owned()))?;
     let found = DatabaseSchema::from_json(&first)
-        .map_err(|error| ReplayError::NotALog(format!("its schema is wrong: {error}")))?;
+        .map_err(|error| ReplayError::NotALog(format!("the schema in it is wrong: {error}")))?;
     let expected = database.schema();
     if !found.has_same_tables(expected) {
         let name = |schema: &DatabaseSchema| format!("{} {}", schema.name(), schema.version());

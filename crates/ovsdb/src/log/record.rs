@@ -54,16 +54,17 @@ impl<'a> RecordReader<'a> {
         }
         let failed = |reason| RecordError { reason, is_last: !has_record(rest.get(1..)) };
         let line_end = rest.iter().take(HEADER_BYTES_MAX).position(|byte| *byte == b'\n');
-        let line_end = line_end.ok_or_else(|| failed("its first line has no end"))?;
+        let line_end = line_end.ok_or_else(|| failed("the first line of the record has no end"))?;
         let (line, body) = rest.split_at_checked(line_end + 1).unwrap_or((rest, &[]));
-        let (length, sum) = header(line).ok_or_else(|| failed("its first line is malformed"))?;
+        let (length, sum) =
+            header(line).ok_or_else(|| failed("the first line of the record is malformed"))?;
         let body = body
             .get(..length)
-            .ok_or_else(|| failed("it is shorter than the length in its first line"))?;
+            .ok_or_else(|| failed("the record is shorter than the length in its first line"))?;
         if checksum(body) != sum {
-            return Err(failed("its checksum is wrong"));
+            return Err(failed("the checksum of the record is wrong"));
         }
-        let value = serde_json::from_slice(body).map_err(|_| failed("it is not JSON"))?;
+        let value = serde_json::from_slice(body).map_err(|_| failed("the record is not JSON"))?;
         self.offset += line.len() + length;
         Ok(Some(value))
     }

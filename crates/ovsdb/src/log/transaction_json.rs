@@ -57,7 +57,7 @@ pub(super) fn encode_snapshot(database: &Database, date: Duration) -> Value {
 ///
 /// A text about the first part of the record that does not fit the schema.
 pub(super) fn apply_record(database: &mut Database, record: &Value) -> Result<(), String> {
-    let members = record.as_object().ok_or("it is not a JSON object")?;
+    let members = record.as_object().ok_or("the record is not a JSON object")?;
     let has_differences = members.get("_is_diff").and_then(Value::as_bool).unwrap_or(false);
     let schema = Arc::clone(database.schema());
     let (mut set, _) = database.begin();

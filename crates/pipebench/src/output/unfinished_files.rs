@@ -27,7 +27,7 @@ impl UnfinishedPath {
         let mut name = target
             .file_name()
             .map(OsStr::to_os_string)
-            .ok_or_else(|| io::Error::other("it has no file name"))?;
+            .ok_or_else(|| io::Error::other("the path has no file name"))?;
         name.push(suffix());
         let path = target.with_file_name(name);
         parts().insert(path.clone(), None);

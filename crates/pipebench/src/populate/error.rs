@@ -52,7 +52,7 @@ pub enum DumpError {
         source: Box<RuleTextError>,
     },
     /// The dump has no rule.
-    #[error("it contains no rule: use the output of `ovs-ofctl dump-flows BRIDGE`")]
+    #[error("the dump contains no rule: use the output of `ovs-ofctl dump-flows BRIDGE`")]
     Empty,
 }
 

@@ -62,7 +62,10 @@ fn capabilities_of_a_user_namespace_are_not_enough() {
     let Some((code, report)) = doctor_by("unshare", &["--user", "--map-root-user"]) else { return };
     assert_eq!(code, 1, "{report}");
     assert!(report.contains("ok       CAP_NET_RAW: "), "{report}");
-    assert!(report.contains("missing  packet socket: this user may not open one"), "{report}");
+    assert!(
+        report.contains("missing  packet socket: this user may not open a packet socket"),
+        "{report}"
+    );
 }
 
 #[test]

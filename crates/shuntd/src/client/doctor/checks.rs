@@ -260,8 +260,8 @@ fn packet_socket() -> Option<HostCheck> {
     let detail = match socket(AddressFamily::Packet, SockType::Raw, flags, None) {
         Ok(_) => return Some(HostCheck::ok("packet socket", "this user can open a packet socket")),
         Err(Errno::EPERM) => {
-            "this user may not open one: it needs CAP_NET_RAW in the user namespace that owns this \
-             network namespace"
+            "this user may not open a packet socket: it needs CAP_NET_RAW in the user namespace \
+             that owns this network namespace"
         }
         Err(Errno::EAFNOSUPPORT) => {
             "the kernel has no packet sockets, or a filter of system calls forbids them"
