@@ -16,7 +16,7 @@ pub(crate) fn announcement(mac: [u8; 6]) -> [u8; LENGTH] {
     const RARP: [u8; 2] = [0x80, 0x35];
     // Ethernet and IPv4, their address lengths, and the operation "request reverse".
     const REQUEST: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 3];
-    /// The IPv4 address of a host without one.
+    /// The IPv4 address 0.0.0.0, because the guest has no known address.
     const NO_ADDRESS: [u8; 4] = [0; 4];
     let fields: [&[u8]; 8] =
         [&BROADCAST, &mac, &RARP, &REQUEST, &mac, &NO_ADDRESS, &mac, &NO_ADDRESS];

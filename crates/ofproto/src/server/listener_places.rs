@@ -156,11 +156,11 @@ impl ActivityRecord {
                 Some("connection closed before its first request: a new connection needs its place")
             }
             (PeerPhase::Idle, IdlePolicy::MakeRoom) => {
-                Some("connection closed, it was idle longest: a new connection needs its place")
+                Some("connection closed as the longest idle one: a new connection needs its place")
             }
             (PeerPhase::Busy, IdlePolicy::MakeRoom) if now.since(self.last) >= BUSY_MAX => Some(
-                "connection closed, it has not read its replies for 10 s: a new connection needs \
-                 its place",
+                "connection closed, because the client has not read replies for 10 s: a new \
+                 connection needs the place",
             ),
             (PeerPhase::Silent | PeerPhase::Idle | PeerPhase::Busy, _) => None,
         }

@@ -15,7 +15,7 @@ use crate::id::{Cookie, GroupId, MeterId, TableId};
 pub struct FlowMod {
     /// The kind of change: to add, modify or delete rules.
     pub command: FlowModCommand,
-    /// The table or tables.
+    /// The table of the rules, or all tables.
     pub table: TableSelector,
     /// The match of the new rule, or the match that selects rules.
     pub matching: Match,

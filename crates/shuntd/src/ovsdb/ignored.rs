@@ -144,7 +144,8 @@ static COLUMNS: [IgnoredColumn; 24] = [
 ];
 
 /// The reason to ignore settings of in-band control.
-const NO_IN_BAND: &str = "there is no in-band control: the host reaches it by routes of its own";
+const NO_IN_BAND: &str =
+    "there is no in-band control: the host needs its own routes to controllers and managers";
 
 /// The reason to ignore a rate limit of packet-ins.
 const NO_PACKET_IN_LIMIT: &str = "packet-ins have no rate limit of their own: limit them by a meter with the rule that sends them";
