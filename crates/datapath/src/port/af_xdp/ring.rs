@@ -288,7 +288,7 @@ impl<T: RingEntry> ConsumerRing<T> {
         Some(entry)
     }
 
-    /// Takes back the last `count` reads, whose entries must not have been released.
+    /// Takes back the last `count` reads, of which no entry was released.
     pub(super) const fn unread(&mut self, count: u32) {
         self.read = self.read.wrapping_sub(count);
     }
