@@ -168,13 +168,13 @@ fn case_rows(case: &BundleCase, [instant, delayed]: &[Value; 2]) -> Vec<Row> {
     for BundleMetric { key, metric, unit, better, why } in METRICS {
         let row = |policy: &str, part: &Value| {
             let name = format!("{}, {policy}", case.name);
-            Row { ours: samples(part, key), better: *better, ..Row::new(name, *metric, *unit) }
+            Row { ours: samples(part, key), better: *better, ..Row::new(name, metric, unit) }
         };
         rows.push(row("instant", instant));
         let rival = Some(("instant updates".to_owned(), samples(instant, key)));
         let row = Row { rival, ..row("delayed", delayed) };
         let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-        rows.push(Row { reason: if is_worse { *why } else { "" }, ..row });
+        rows.push(Row { reason: if is_worse { why } else { "" }, ..row });
     }
     let curve = |name: &str, part: &Value| {
         let points = samples(part, "curve").0.into_iter().enumerate();

@@ -80,7 +80,7 @@ pub(super) fn coverage_rows(parts: &[Value]) -> Vec<Row> {
             rows.extend(parts.iter().map(|part| {
                 let ours = part["coverage"][kind][at].as_f64().unwrap_or_default();
                 let name = part["name"].as_str().unwrap_or_default();
-                Row { ours: ours.into(), better: Better::More, ..Row::new(name, *metric, "%") }
+                Row { ours: ours.into(), better: Better::More, ..Row::new(name, metric, "%") }
             }));
         }
     }

@@ -286,7 +286,7 @@ fn packets_are_forwarded_by_tables_with_nic() {
         Ok(())
     };
     for batch in 0..BATCHES_MAX {
-        TestRunner::new(ProptestConfig::with_cases(CASES)).run(&cases, &invariant).unwrap();
+        TestRunner::new(ProptestConfig::with_cases(CASES)).run(&cases, invariant).unwrap();
         if batch == 0 {
             let (hits, sent) = (hits.get(), sent.get());
             assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
