@@ -521,9 +521,9 @@ fn a_port_is_lost_when_its_mtu_grows() {
         assert_eq!(near.lost(), None);
         ip("link set a0 mtu 3000");
         assert_eq!(near.lost().as_deref(), Some("the MTU of a0 was raised to 3000"));
-        ip("link set a0 mtu 9000");
+        ip("link set a0 mtu 9217");
         let reason = near.lost().unwrap();
-        assert!(reason.starts_with("the MTU of a0 is 9000, and an af_xdp port takes"), "{reason}");
+        assert!(reason.starts_with("the MTU of a0 is 9217, and an af_xdp port takes"), "{reason}");
         ip("link set a0 mtu 1500");
         assert_eq!(near.lost(), None);
         close(queues);
