@@ -120,7 +120,7 @@ impl TimedReceiver {
         Self(fd)
     }
 
-    /// Returns the next frame, truncated to the size of [`Frame`], and its arrival time.
+    /// Returns the next frame, truncated to a [`Frame`], and its arrival time.
     ///
     /// The time is of the same clock as [`clock_time`]; `None` if no frame waits.
     #[must_use]

@@ -329,7 +329,8 @@ fn wrong_descriptors_of_an_xdp_port_are_replaced() {
     }
     assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let log = service.log();
-    assert!(log.contains("AF_XDP is refused: it is not an AF_XDP socket"), "{log}");
+    let refused = "AF_XDP is refused: the descriptor is not an AF_XDP socket";
+    assert!(log.contains(refused), "{log}");
 }
 
 /// A removed port leaves no program on its device.
@@ -371,8 +372,9 @@ fn wrong_descriptors_are_refused_and_replaced() {
     service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
     assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let log = service.log();
-    assert!(log.contains("descriptor tap/t1/0000 is refused: it is not a queue of a TAP"), "{log}");
-    assert!(log.contains("is refused: it is not a packet socket"), "{log}");
+    let refused = "descriptor tap/t1/0000 is refused: the descriptor is not a queue of a TAP";
+    assert!(log.contains(refused), "{log}");
+    assert!(log.contains("is refused: the descriptor is not a packet socket"), "{log}");
     assert!(log.contains("descriptor tap/t9/0000 is not used any more, so it is closed"), "{log}");
 }
 

@@ -123,7 +123,7 @@ fn received_bytes(switch: &dyn Switch) -> u64 {
     sent_bytes(&switch.ofctl(&[], "dump-ports", &["2"])).unwrap_or_default()
 }
 
-/// Returns the bytes that a port has sent, from the statistics that `ovs-ofctl` prints.
+/// Returns the bytes that a port has sent, from statistics of `ovs-ofctl`.
 fn sent_bytes(statistics: &str) -> Option<u64> {
     let sent = statistics.split("tx pkts=").nth(1)?.split("bytes=").nth(1)?;
     sent.split(',').next()?.trim().parse().ok()

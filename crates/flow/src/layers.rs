@@ -14,8 +14,9 @@ use std::fmt;
 /// would be returned in memory: each caller would read it as a whole, and wait for the writes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Layers {
-    /// The offsets of the payload and of the network header (16 bits each), and of the transport
-    /// header (32 bits). Zero: absent.
+    /// Offsets of payload and network header (16 bits each) and transport header.
+    ///
+    /// Zero: absent.
     starts: u64,
     /// Offset of the end of the transport payload (32 bits), and the [`Route`].
     end: u64,

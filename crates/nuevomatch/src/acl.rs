@@ -312,7 +312,7 @@ fn by_category(rules: &[AclRule], categories: usize) -> Result<Vec<Vec<PriorityR
     Ok(all)
 }
 
-/// Writes the results of `categories` categories, each looked up by `look_up` in batches.
+/// Writes the results of `categories` categories, each by `look_up` in batches.
 ///
 /// # Panics
 ///

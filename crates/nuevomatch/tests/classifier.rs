@@ -306,7 +306,7 @@ struct RuleChanges<'a> {
 }
 
 impl RuleChanges<'_> {
-    /// Builds a classifier with an index, changes its rules, and compares it with a scan.
+    /// Compares a classifier with an index with a scan, also after changes.
     fn check_index<I: StartIndex>(&self, index: &I::Settings) {
         let Self { settings, rules, added, seeds } = self;
         let built = NuevoMatch::<4, I>::build_with(&schema(), rules, settings, index);
@@ -323,7 +323,7 @@ impl RuleChanges<'_> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..Default::default() })]
 
-    /// A certificate makes every lookup right, so a training with few samples is enough here.
+    /// A certificate makes every lookup right, so few samples are enough here.
     #[test]
     fn learned_indexes_equal_a_scan(
         rules in vec(rule(), 0..300),

@@ -141,7 +141,7 @@ fn check_instant<I: StartIndex + Clone>(first: &[Rule], ops: &[Op], index: I::Se
     }
 }
 
-/// Applies changes that become visible at a rebuild, and compares the results with a scan.
+/// Compares changes that become visible at a rebuild with a scan.
 fn check_delayed<I: StartIndex + Clone>(first: &[Rule], ops: &[Op], index: I::Settings) {
     let live = live_classifier::<I>(first, UpdatePolicy::Delayed, index);
     let (mut rules, mut pending) = (first.to_vec(), Vec::new());
@@ -260,7 +260,7 @@ fn a_trainer_makes_delayed_rules_visible() {
     wait_until(|| live.statistics().pending == 0);
 }
 
-/// A trainer measures its rebuilds by the clock that it gets; without a clock there is no time.
+/// A trainer measures its rebuilds only if it gets a clock.
 #[test]
 fn rebuilds_are_timed_by_the_given_clock() {
     let live = LiveNuevoMatch::<2>::new(&schema(), &[], settings(UpdatePolicy::Delayed)).unwrap();

@@ -258,7 +258,7 @@ fn the_gate_builds_every_feature_but_dpdk() {
     assert_eq!(listed("FEATURES_AND_DPDK"), expected);
 }
 
-/// A member that the list lacks is optimised like a dependency, and has no line numbers.
+/// A member that the list lacks is built like a dependency.
 #[test]
 fn the_dev_profile_lists_every_member() {
     let metadata = metadata();

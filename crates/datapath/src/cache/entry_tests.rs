@@ -200,7 +200,7 @@ fn a_larger_limit_copies_only_used_slots() {
     assert_eq!(number_of(entries.traversal(entry.slot).unwrap()), 1);
 }
 
-/// An error has precedence over the drop cause, and a used slot gets the reason of its new entry.
+/// An error has precedence over the drop cause, also in a used slot.
 #[test]
 fn an_entry_has_the_drop_reason_of_its_traversal() {
     let with = |error, drop_cause| {

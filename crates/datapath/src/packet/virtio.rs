@@ -148,7 +148,7 @@ impl VirtioHeader {
         bytes
     }
 
-    /// Encodes the header and the number of buffers for a guest, in little-endian byte order.
+    /// Encodes the header and the number of buffers for a guest (little-endian).
     /// The number is always 0: the queue sets it.
     ///
     /// The fields are joined in a register. The queue copies the header at once, and fields in

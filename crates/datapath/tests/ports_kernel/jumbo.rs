@@ -19,10 +19,10 @@ use crate::{
     xdp::{MODES, cable, with_xdp, xdp_spec},
 };
 
-/// Length of a frame that fills an MTU of 9000 bytes: three chunks in each direction.
+/// Length of a frame of three chunks, which fills an MTU of 9000 bytes.
 const JUMBO: usize = 9014;
 
-/// Runs `test` with a veth pair that has an MTU of 9000, if the kernel permits that.
+/// Runs `test` with a veth pair and an MTU of 9000, if the kernel permits it.
 #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn with_jumbo_frames(test: impl FnOnce() + Send + 'static) {
     with_xdp(|| {
@@ -41,7 +41,7 @@ fn xdp_port(device: &str, mtu: Option<u32>, mode: XdpMode) -> Box<dyn Port> {
     open(&PortSpec::AfXdp { device: device.to_owned(), mtu, mode, busy_poll_us: 0 }, 0).unwrap()
 }
 
-/// Returns frames around the limits of one and two chunks, with short frames between them.
+/// Returns frames around the limits of chunks, with short frames between them.
 ///
 /// The kernel writes 3840 bytes into a chunk, and the port 4096.
 fn frames_of_all_lengths() -> Vec<Vec<u8>> {

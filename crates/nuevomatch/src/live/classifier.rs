@@ -179,7 +179,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
         Trainer::spawn(Arc::clone(&self.shared), None)
     }
 
-    /// Starts a thread as [`Self::spawn_trainer`] does, and measures rebuilds by a clock.
+    /// Starts a thread like [`Self::spawn_trainer`], and measures rebuilds.
     ///
     /// The clock returns the time since any fixed moment. [`LiveStatistics::rebuild_time`] has the
     /// time of the last rebuild.

@@ -235,7 +235,7 @@ async fn a_lost_controller_is_reconnected() {
     drop((endpoint, host));
 }
 
-/// The bridge fails open after three probes, and returns when a controller connects.
+/// The bridge fails open after three probes, until a controller connects.
 #[tokio::test]
 async fn bridge_fails_open_until_a_controller_connects() {
     let seconds = Arc::new(AtomicU64::new(0));

@@ -23,7 +23,7 @@ fn cpus(thread: &Value) -> String {
     }
 }
 
-/// Returns the idle share of a packet thread in the last minute; empty if not known.
+/// Returns the idle share of a packet thread in the last minute, if known.
 fn idle(thread: &Value) -> String {
     let queues = list(&thread["queues"]);
     let busy: Option<u64> = queues.iter().map(|queue| queue["busy_percent"].as_u64()).sum();

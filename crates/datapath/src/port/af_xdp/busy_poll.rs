@@ -10,9 +10,9 @@ use std::{ffi::c_int, io, os::fd::BorrowedFd};
 
 use crate::port::{PortError, sys};
 
-/// Socket option: the device keeps its interrupts off while the thread polls. From Linux 5.11.
+/// Socket option of Linux 5.11: no interrupts while the thread polls.
 const SO_PREFER_BUSY_POLL: c_int = 69;
-/// Socket option: the time in microseconds for which a call polls; 0 disables busy polling.
+/// Socket option: the time in microseconds for which a call polls; 0: none.
 const SO_BUSY_POLL: c_int = 46;
 /// Socket option: the maximum number of frames of a poll. From Linux 5.11.
 const SO_BUSY_POLL_BUDGET: c_int = 70;
@@ -46,7 +46,7 @@ pub(super) struct BusyPollRefusal {
 }
 
 impl BusyPollRefusal {
-    /// Returns the error of a port with the key `busy_poll_us`; `needs` lists the capabilities.
+    /// Returns the error of a port with `busy_poll_us`; `needs` lists the requirements.
     pub(super) fn of_port(self, name: &str, needs: &'static str) -> PortError {
         if self.source.raw_os_error() == Some(libc::ENOPROTOOPT) {
             return PortError::NoBusyPoll { name: name.to_owned(), option: self.option };

@@ -68,7 +68,7 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Creates `chunks` chunks for frames of a layout, in huge pages if enough are free.
+    /// Creates `chunks` chunks of a layout, in huge pages if enough are free.
     pub(super) fn new(layout: FrameLayout, chunks: u32) -> io::Result<Self> {
         let length = layout.chunk() as usize * chunks as usize;
         if length.is_multiple_of(HUGE_PAGE)
@@ -186,7 +186,7 @@ pub(super) struct Receiver {
     free: ProducerRing<u64>,
     /// The parts of the frame that was read last, until the frame is dropped.
     parts: Vec<libc::xdp_desc>,
-    /// True if the next part belongs to a frame that was refused because it has too many parts.
+    /// True if the next part belongs to a frame with too many parts.
     skips: bool,
 }
 
@@ -265,7 +265,7 @@ impl Receiver {
         }
     }
 
-    /// Wakes the driver, which receives frames; with busy polling, the call runs its receive queue.
+    /// Wakes the driver; with busy polling, the call runs its receive queue.
     pub(super) fn poll_device(&self) {
         let (fd, none) = (self.socket.as_raw_fd(), ptr::null_mut());
         // SAFETY: no memory is passed. The call only wakes the kernel; its error codes mean that
@@ -380,7 +380,7 @@ pub(super) struct Sender {
     memory: Arc<Umem>,
     /// The numbers of the chunks that send.
     owned: Range<u32>,
-    /// Addresses of the chunks that the port owns, each the start of a chunk in `owned`.
+    /// Addresses of the chunks that the port owns: the chunks in `owned`.
     free: Vec<u64>,
     to_send: ProducerRing<libc::xdp_desc>,
     sent: ConsumerRing<u64>,

@@ -81,7 +81,7 @@ impl FrameLayout {
         }
     }
 
-    /// Returns the name of a memory with `chunks` chunks in the store of a service manager.
+    /// Returns the name of a memory with `chunks` chunks in a descriptor store.
     ///
     /// For example `2048x2048`: the size and the number of the chunks.
     pub(super) fn memory_name(self, chunks: u32) -> String {

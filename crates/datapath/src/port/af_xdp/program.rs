@@ -136,7 +136,7 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-/// Returns the flags of the program: a device with a large MTU refuses one without fragments.
+/// Returns the flags of the program: a large MTU requires fragments.
 const fn program_flags(layout: FrameLayout) -> u32 {
     match layout {
         FrameLayout::Small | FrameLayout::Large => 0,

@@ -129,7 +129,7 @@ impl RxQueue for XdpRx {
     }
 }
 
-/// Copies a frame into a packet; a frame of several parts into a packet with a large buffer.
+/// Copies a frame into a packet, which has a large buffer for several parts.
 fn copy_frame(frame: &RxFrame<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
     let length = frame.length().ok_or(RxLoss::Refused)?;
     let packet = pool.take(length, DatapathPort::default());

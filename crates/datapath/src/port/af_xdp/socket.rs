@@ -207,7 +207,7 @@ fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Resu
     sys::check_result(result).map(drop)
 }
 
-/// Returns whether the kernel supports frames of several chunks, as Linux does from 6.6 on.
+/// Returns whether the kernel supports frames of several chunks (Linux 6.6).
 ///
 /// The kernel checks the flags before it looks for the device. There is no device 0.
 pub(super) fn supports_chains() -> bool {
@@ -216,7 +216,7 @@ pub(super) fn supports_chains() -> bool {
     refused.is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
 }
 
-/// Refuses busy polling that the kernel does not support, before a device is touched.
+/// Refuses busy polling without kernel support, before a device is touched.
 pub(super) fn refuse_busy_poll(busy_poll_us: u32) -> Result<(), BusyPollRefusal> {
     if busy_poll_us == 0 {
         return Ok(());

@@ -39,7 +39,7 @@ pub struct RxQueueStatus {
     ///
     /// `None` before the second sample.
     pub busy_percent: Option<u64>,
-    /// Time that packet threads took for the queue since the port was opened, in nanoseconds.
+    /// Nanoseconds that packet threads took for the queue since the port was opened.
     pub busy_ns: u64,
     /// Packets of the queue since the port was opened.
     pub packets: u64,
