@@ -55,7 +55,7 @@ pub(crate) fn show(bridges: &Value) -> String {
             "bridge {} (datapath id {}, {})",
             word(&bridge["name"]),
             word(&bridge["datapath_id"]),
-            rules(count(&bridge["rules"]))
+            rules(bridge)
         );
         text.push_str(&bridge_problems(bridge));
         for controller in list(&bridge["controllers"]) {
@@ -173,11 +173,12 @@ fn snooping(multicast: &Value) -> String {
     )
 }
 
-/// Returns the number of rules, with a hint if there are none.
-fn rules(count: u64) -> String {
-    match count {
+/// Returns the number of rules of a bridge, with a hint if there are none.
+fn rules(bridge: &Value) -> String {
+    match count(&bridge["rules"]) {
+        0 if bridge["fail_open"] == true => "no rules".to_owned(),
         0 => "no rules: drops every packet".to_owned(),
-        _ => counted(count, "rule"),
+        count => counted(count, "rule"),
     }
 }
 

@@ -334,13 +334,16 @@ async fn check_nic(control: &ControlPlane) {
 
 /// Logs each bridge that receives packets and has no rules, once.
 ///
-/// A bridge is logged again after it had rules. `logged` holds the bridges that were logged.
+/// A bridge that fails open forwards without rules. A bridge is logged again after it had rules.
+/// `logged` holds the bridges that were logged.
 fn log_bridges_without_rules(control: &ControlPlane, logged: &mut BTreeSet<BridgeId>) {
     let pipeline = control.plane.pipeline();
     let has_rules = |id| pipeline.table_stats(id).iter().any(|table| table.rules_count > 0);
     let has_traffic = |bridge: &BridgeState| bridge.ports.values().any(BridgePort::has_received);
+    let fails_open = |id| pipeline.settings(id).is_some_and(|settings| settings.fails_open);
+    let drops = |bridge: &&BridgeState| !has_rules(bridge.id) && !fails_open(bridge.id);
     let bridges = control.bridges.lock();
-    let without: Vec<_> = bridges.iter().filter(|bridge| !has_rules(bridge.id)).collect();
+    let without: Vec<_> = bridges.iter().filter(drops).collect();
     let all = without.iter().map(|bridge| bridge.id).collect();
     let busy = without.iter().filter(|bridge| has_traffic(bridge)).map(|bridge| bridge.id);
     for id in not_logged(logged, &all, busy) {

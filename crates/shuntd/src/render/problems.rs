@@ -47,6 +47,7 @@ mod tests {
             show(&json!([{"name": "br0", "rules": 0, "ports": [], "fail_open": fail_open}]))
         };
         assert!(shown(true).contains("    no controller is reachable: "), "{}", shown(true));
+        assert!(!shown(true).contains("drops every packet"), "{}", shown(true));
         assert!(!shown(false).contains("controller"), "{}", shown(false));
     }
 

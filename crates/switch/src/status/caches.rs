@@ -230,7 +230,7 @@ impl DropStatus {
         }
         let named = DropReason::ALL.iter().map(|reason| reason.name()).zip(dropped);
         status.dropped = named.filter(|(_, count)| *count > 0).collect();
-        let without_rules = bridges.iter().filter(|bridge| bridge.rules == 0);
+        let without_rules = bridges.iter().filter(|bridge| bridge.rules == 0 && !bridge.fail_open);
         status.bridges_without_rules = without_rules.map(|bridge| bridge.name.clone()).collect();
         status.ports = bridges.iter().flat_map(|bridge| &bridge.ports).flat_map(lost_at).collect();
         let lost = |direction: &'static str, reason: &'static str| -> u64 {

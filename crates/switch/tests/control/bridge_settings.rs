@@ -230,6 +230,11 @@ async fn standalone_bridge_fails_open_and_returns() {
     let target = format!("tcp:{address}");
     let settings = [("controllers", target.as_str()), ("fail_mode", "standalone")];
     switch.set_bridge("br0", &settings).await.unwrap();
+    fixture.add_bridge("br1").await;
+    let other = format!("tcp:{}", free_address().await);
+    let settings = [("controllers", other.as_str()), ("fail_mode", "standalone")];
+    switch.set_bridge("br1", &settings).await.unwrap();
+    assert_eq!(switch.drops().bridges_without_rules, ["br1"]);
     let rules = || switch.save().tables[0].rules.clone();
     let before = rules();
     let fails_open = || switch.bridges().remove(0).fail_open;
@@ -240,6 +245,12 @@ async fn standalone_bridge_fails_open_and_returns() {
     };
     // Three inactivity probes are 15 seconds.
     timeout(Duration::from_secs(60), changes(true)).await.unwrap();
+    let names_none = async || {
+        while !switch.drops().bridges_without_rules.is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    in_time(names_none()).await;
     let [one, two] = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await];
     one.send(&frame(1));
     assert_eq!(two.next_received().await, frame(1));
