@@ -113,6 +113,17 @@ pub enum Error {
         /// Largest number of rules.
         max: usize,
     },
+    /// More buckets in an iSet than the index over their starts can number.
+    #[error(
+        "{starts} buckets are too many for the index of an iSet, which holds at most {max}: choose \
+         the tree index, or larger buckets"
+    )]
+    TooManyStarts {
+        /// Number of starts of buckets.
+        starts: usize,
+        /// Largest number of starts.
+        max: usize,
+    },
     /// The system has no memory for a build.
     #[error(
         "{rules} rules need at least {bytes} bytes of memory, which the system refuses: free \

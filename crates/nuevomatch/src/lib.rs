@@ -68,7 +68,9 @@ pub use classifier::{
     SetStatistics,
 };
 pub use error::Error;
-pub use index::{LinearSegments, SegmentSettings, StartIndex, StaticTree};
+pub use index::{
+    AnyStartIndex, LinearSegments, SegmentSettings, StartIndex, StartIndexKind, StaticTree,
+};
 pub use live::{
     LiveNuevoMatch, LiveReader, LiveSettings, LiveStatistics, RuleUpdate, Trainer, TrainerState,
     UpdatePolicy,

@@ -13,9 +13,9 @@ use std::{
 
 use proptest::{collection::vec, prelude::*};
 use shunt_nuevomatch::{
-    BestMatch, BucketCapacity, FieldMatch, KeySchema, LinearSegments, LiveNuevoMatch, LiveSettings,
-    NuevoMatchSettings, PartitionSettings, PriorityRule, RuleUpdate, SegmentSettings, StartIndex,
-    StaticTree, TrainerState, UpdatePolicy,
+    BestMatch, BucketCapacity, Error, FieldMatch, KeySchema, LinearSegments, LiveNuevoMatch,
+    LiveSettings, NuevoMatchSettings, PartitionSettings, PriorityRule, RuleUpdate, SegmentSettings,
+    StartIndex, StaticTree, TrainerState, UpdatePolicy,
     rqrmi::{CertifiedModel, TrainingSettings},
 };
 
@@ -287,6 +287,8 @@ struct ControlledIndex(StaticTree);
 struct BuildControl {
     /// True if the next builds panic.
     panics: Arc<AtomicBool>,
+    /// True if the next builds fail, as if there were too many starts.
+    refuses: Arc<AtomicBool>,
     /// A build waits while the test holds this lock.
     gate: Arc<Mutex<()>>,
     /// True from the first build on, until the test resets it.
@@ -296,11 +298,14 @@ struct BuildControl {
 impl StartIndex for ControlledIndex {
     type Settings = BuildControl;
 
-    fn build(starts: &[u32], control: &BuildControl) -> Self {
+    fn build(starts: &[u32], control: &BuildControl) -> Result<Self, Error> {
         assert!(!control.panics.load(Ordering::Acquire), "the trainer is killed");
+        if control.refuses.load(Ordering::Acquire) {
+            return Err(Error::TooManyStarts { starts: starts.len(), max: 0 });
+        }
         control.is_waiting.store(true, Ordering::Release);
         drop(control.gate.lock());
-        Self(StaticTree::build(starts, &()))
+        Ok(Self(StaticTree::build(starts, &())?))
     }
 
     fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {
@@ -341,6 +346,26 @@ fn a_dead_trainer_is_reported_and_changes_nothing() {
     let _trainer = live.spawn_trainer().unwrap();
     live.apply(&[]);
     wait_until(|| reader.lookup(&[100, 0]).is_some());
+}
+
+/// An index that cannot number its starts is an error of the build, and no panic.
+#[test]
+fn too_many_starts_keep_the_old_classifier() {
+    for policy in [UpdatePolicy::Instant, UpdatePolicy::Delayed] {
+        let (control, live) = controlled_classifier(policy);
+        live.apply(&[RuleUpdate::Insert(rule(100, 32, None, 1, 100))]);
+        control.refuses.store(true, Ordering::Release);
+        let error = live.rebuild().unwrap_err();
+        assert!(matches!(error, Error::TooManyStarts { starts: 1.., max: 0 }), "{error}");
+        let reader = live.reader();
+        let is_found = |address| reader.lookup(&[address, 0]).is_some();
+        assert!((0..50).all(is_found));
+        assert_eq!(is_found(100), policy == UpdatePolicy::Instant);
+        control.refuses.store(false, Ordering::Release);
+        live.rebuild().unwrap();
+        assert!((0..50).chain([100]).all(is_found));
+        assert_eq!(live.statistics().rebuild_errors, 1);
+    }
 }
 
 /// Tests that changes during a rebuild are replayed before the swap.

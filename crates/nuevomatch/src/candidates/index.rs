@@ -90,6 +90,7 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
     /// - [`Error::LaneCount`] if the schema does not have `N` lanes.
     /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule that is not a box.
     /// - [`Error::BucketRules`] if the number of rules per bucket is out of its limits.
+    /// - [`Error::TooManyStarts`] if the index over starts cannot number the buckets of an iSet.
     /// - [`Error::TooManyRules`] if the index cannot number the rules.
     /// - [`Error::Memory`] if the system refuses the memory that the build needs.
     pub fn build(
@@ -130,8 +131,8 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         let rule = |at: u32| PriorityRule::from(&rules[at as usize]);
         let build =
             |set| IndexedSet::build(set, widths[set.lane], rule, &mut arena, index_settings);
-        let sets: Option<Vec<_>> = plan.sets.iter().map(build).collect();
-        let sets = sets.ok_or(too_many)?;
+        let sets: Result<Option<Vec<_>>, _> = plan.sets.iter().map(build).collect();
+        let sets = sets?.ok_or(too_many)?;
         Ok((Self { instructions: InstructionSet::best(), sets, arena }, plan.left_out))
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use crate::{
-    StartIndex,
+    Error, StartIndex,
     blocks::{BlockRun, RuleArena},
     partition::PlannedSet,
     rule::PriorityRule,
@@ -29,23 +29,29 @@ impl<I: StartIndex> IndexedSet<I> {
     /// Builds an iSet from its buckets, and puts their rules into an arena.
     ///
     /// Returns `None` if the arena cannot hold the rules.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyStarts`] if the index cannot number the buckets.
     pub(crate) fn build<const N: usize>(
         set: &PlannedSet,
         width: u8,
         rule: impl Fn(u32) -> PriorityRule<N>,
         arena: &mut RuleArena<N>,
         settings: &I::Settings,
-    ) -> Option<Self> {
+    ) -> Result<Option<Self>, Error> {
         let PlannedSet { lane, cover } = set;
         let mut starts: Vec<u32> = cover.buckets.iter().map(|(start, _)| *start).collect();
-        *starts.first_mut()? = 0;
+        let Some(first) = starts.first_mut() else { return Ok(None) };
+        *first = 0;
+        let index = I::build(&starts, settings)?;
         let blocks = |rules: usize| rules.div_ceil(BLOCK_RULES);
         arena.reserve(cover.buckets.iter().map(|(_, rules)| blocks(*rules)).sum());
         let mut members = cover.members.iter();
         let mut bucket = Vec::new();
         let mut runs = Vec::with_capacity(starts.len());
         for &(_, count) in &cover.buckets {
-            let mut run = arena.add_run(blocks(count))?;
+            let Some(mut run) = arena.add_run(blocks(count)) else { return Ok(None) };
             bucket.clear();
             bucket.extend(members.by_ref().take(count).map(|member| rule(*member)));
             if arena.layout().has_priorities() {
@@ -54,9 +60,8 @@ impl<I: StartIndex> IndexedSet<I> {
             bucket.iter().for_each(|rule| arena.push(&mut run, rule));
             runs.push(run);
         }
-        let index = I::build(&starts, settings);
-        let max = lane_max(width);
-        Some(Self { lane: *lane, max, index, starts, runs, rules: cover.members.len() })
+        let (max, rules) = (lane_max(width), cover.members.len());
+        Ok(Some(Self { lane: *lane, max, index, starts, runs, rules }))
     }
 
     /// Writes the position of the bucket of each key.

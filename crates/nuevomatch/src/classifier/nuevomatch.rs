@@ -102,6 +102,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// - [`Error::LaneCount`] if the schema does not have `N` lanes.
     /// - [`Error::EmptyRange`] or [`Error::OutsideLane`] for a rule of another schema.
     /// - [`Error::BucketRules`] if the number of rules per bucket is out of its limits.
+    /// - [`Error::TooManyStarts`] if the index over starts cannot number the buckets of an iSet.
     /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
     /// - [`Error::Memory`] if the system refuses the memory that the build needs.
     pub fn build(
@@ -148,7 +149,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         let rule = |at: u32| rules[at as usize];
         let build =
             |set| IndexedSet::build(set, widths[set.lane], rule, &mut arena, index_settings);
-        let sets: Option<Vec<_>> = plan.sets.iter().map(build).collect();
+        let sets: Result<Option<Vec<_>>, _> = plan.sets.iter().map(build).collect();
         let mut remainder = Remainder::new(settings.seed, widths);
         if !plan.left_out.iter().all(|at| remainder.insert(&rule(*at))) {
             return Err(too_many);
@@ -156,7 +157,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         Ok(Self {
             instructions: InstructionSet::best(),
             max: widths.map(lane_max),
-            sets: sets.ok_or(too_many)?,
+            sets: sets?.ok_or(too_many)?,
             arena,
             remainder,
             bucket_rules,

@@ -11,7 +11,8 @@
 //! wrong one.
 
 use crate::{
-    index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_starts},
+    Error,
+    index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_count, check_starts},
     rqrmi::{CertifiedError, KeyInterval, LinearFunction, Responsibility, STARTS_MAX, position},
     simd::{InstructionSet, ScalarVector, Vector},
 };
@@ -203,17 +204,10 @@ impl LinearSegments {
 impl StartIndex for LinearSegments {
     type Settings = SegmentSettings;
 
-    /// # Panics
-    ///
-    /// Panics for the reasons of [`StartIndex::build`], and if `starts` has more than
-    /// [`STARTS_MAX`] starts.
-    fn build(starts: &[u32], settings: &SegmentSettings) -> Self {
+    /// Fits the segments, and certifies them. There are at most [`STARTS_MAX`] starts.
+    fn build(starts: &[u32], settings: &SegmentSettings) -> Result<Self, Error> {
+        check_count(starts, STARTS_MAX)?;
         check_starts(starts);
-        assert!(
-            starts.len() <= STARTS_MAX,
-            "{} starts of ranges are too many: the index holds at most {STARTS_MAX}",
-            starts.len()
-        );
         let (bases, lines) = fit(starts, settings.error_wanted);
         let (roots, root_shift) = radix_root(&bases);
         let mut index = Self {
@@ -227,7 +221,7 @@ impl StartIndex for LinearSegments {
             instructions: InstructionSet::best(),
         };
         index.certify();
-        index
+        Ok(index)
     }
 
     fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {
@@ -254,12 +248,25 @@ mod tests {
         GATE_STRIDE, check_index, check_strided_keys, patterns, uniform_starts,
     };
 
+    /// Returns the segments of starts with the default settings.
+    fn build(starts: &[u32]) -> LinearSegments {
+        LinearSegments::build(starts, &SegmentSettings::default()).unwrap()
+    }
+
+    /// The number is checked before the starts are read.
+    #[test]
+    fn too_many_starts_are_an_error() {
+        let starts: Vec<u32> = (0..).take(STARTS_MAX + 1).collect();
+        let error = LinearSegments::build(&starts, &SegmentSettings::default()).unwrap_err();
+        assert_eq!(error, Error::TooManyStarts { starts: STARTS_MAX + 1, max: STARTS_MAX });
+    }
+
     #[test]
     fn every_pattern_is_found_with_each_instruction_set() {
         for (name, starts) in patterns() {
             for error_wanted in [0, 7, 100] {
                 let settings = SegmentSettings { error_wanted };
-                let mut index = LinearSegments::build(&starts, &settings);
+                let mut index = LinearSegments::build(&starts, &settings).unwrap();
                 for instructions in InstructionSet::all() {
                     index.instructions = instructions;
                     let name = format!("{name}, error {error_wanted}, {instructions:?}");
@@ -272,12 +279,12 @@ mod tests {
     #[test]
     fn segment_errors_stay_within_the_requested_bound() {
         for (name, starts) in patterns() {
-            let index = LinearSegments::build(&starts, &SegmentSettings::default());
+            let index = build(&starts);
             // Positions are below 2^17, so rounding errors are far below 0.5.
             assert!(index.error().max() <= 7, "{name}: {:?}", index.error());
         }
         let line: Vec<u32> = (0..10_000).map(|i| i * 1000).collect();
-        let index = LinearSegments::build(&line, &SegmentSettings::default());
+        let index = build(&line);
         assert!(index.segments_count() <= 2, "{} segments", index.segments_count());
     }
 
@@ -286,7 +293,7 @@ mod tests {
     fn certified_errors_equal_those_of_all_keys() {
         for (name, starts) in patterns() {
             let starts: Vec<u32> = starts.into_iter().filter(|start| *start <= 0xffff).collect();
-            let index = LinearSegments::build(&starts, &SegmentSettings::default());
+            let index = build(&starts);
             let mut error = CertifiedError::default();
             for key in (0..=0xffff).chain([u32::MAX]) {
                 let segment = position(index.bases.starts(), key) as usize;
@@ -301,7 +308,7 @@ mod tests {
     /// Checks lookups of one key in `stride` in segments of several starts.
     fn check_models(stride: usize) {
         for starts in [uniform_starts(31_000), patterns().pop().unwrap().1] {
-            let index = LinearSegments::build(&starts, &SegmentSettings::default());
+            let index = build(&starts);
             check_strided_keys("segments", &index, &starts, stride);
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use crate::Error;
+
 /// An index over sorted starts of intervals.
 ///
 /// The first start is 0, so every key has an interval. Starts are distinct and in ascending order.
@@ -11,10 +13,14 @@ pub trait StartIndex: Debug + Send + Sync + Sized {
 
     /// Builds the index over starts.
     ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyStarts`] if the index cannot number the starts.
+    ///
     /// # Panics
     ///
     /// If `starts` is empty, does not begin with 0, or is not strictly ascending.
-    fn build(starts: &[u32], settings: &Self::Settings) -> Self;
+    fn build(starts: &[u32], settings: &Self::Settings) -> Result<Self, Error>;
 
     /// Writes the position of the last start that is at most the key, for each key.
     ///
@@ -41,6 +47,14 @@ pub trait StartIndex: Debug + Send + Sync + Sized {
     fn certified_error(&self) -> Option<u32> {
         None
     }
+}
+
+/// Checks that an index can number the starts.
+pub(crate) fn check_count(starts: &[u32], max: usize) -> Result<(), Error> {
+    if starts.len() > max {
+        return Err(Error::TooManyStarts { starts: starts.len(), max });
+    }
+    Ok(())
 }
 
 /// Checks the starts that are given to [`StartIndex::build`].

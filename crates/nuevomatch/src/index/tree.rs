@@ -9,7 +9,10 @@
 //! padding, so each level limits positions to its last start.
 
 use super::start_index::{StartIndex, check_starts};
-use crate::simd::{InstructionSet, LINE_WORDS, Line};
+use crate::{
+    Error,
+    simd::{InstructionSet, LINE_WORDS, Line},
+};
 
 /// A static 16-ary tree: the default index over the starts of buckets.
 #[derive(Clone, Debug)]
@@ -58,8 +61,9 @@ impl StaticTree {
 impl StartIndex for StaticTree {
     type Settings = ();
 
-    fn build(starts: &[u32], (): &()) -> Self {
-        Self::with_instructions(starts, InstructionSet::best())
+    /// Builds the tree, which can number all starts: there are at most 2^32.
+    fn build(starts: &[u32], (): &()) -> Result<Self, Error> {
+        Ok(Self::with_instructions(starts, InstructionSet::best()))
     }
 
     fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {

@@ -1,10 +1,11 @@
 //! The certified model: an RQ-RMI model with exact errors, and its lookup.
 
 use crate::{
-    index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_starts},
+    Error,
+    index::{FindBatch, FindLanes, SortedStarts, StartIndex, Windows, check_count, check_starts},
     rqrmi::{
         certificate::CertifiedError,
-        model::{Model, RmiStage},
+        model::{Model, RmiStage, STARTS_MAX},
         train::TrainingSettings,
     },
     simd::{InstructionSet, Vector},
@@ -126,21 +127,14 @@ impl FindLanes for CertifiedModel {
 impl StartIndex for CertifiedModel {
     type Settings = TrainingSettings;
 
-    /// Trains and certifies a model.
-    ///
-    /// # Panics
-    ///
-    /// Panics for the reasons of [`StartIndex::build`], and if `starts` has more than
-    /// [`crate::rqrmi::STARTS_MAX`] starts.
-    fn build(starts: &[u32], settings: &TrainingSettings) -> Self {
+    /// Trains and certifies a model. There are at most [`STARTS_MAX`] starts.
+    fn build(starts: &[u32], settings: &TrainingSettings) -> Result<Self, Error> {
+        check_count(starts, STARTS_MAX)?;
         check_starts(starts);
-        #[expect(
-            clippy::expect_used,
-            reason = "the order is checked, and the caller keeps the number below the limit"
-        )]
+        #[expect(clippy::expect_used, reason = "the number and the order are checked")]
         let model = Model::train(starts.to_vec(), *settings)
             .expect("the starts ascend, and are at most STARTS_MAX");
-        model.certify()
+        Ok(model.certify())
     }
 
     fn find_batch(&self, keys: &[u32], positions: &mut [u32]) {
