@@ -1,6 +1,8 @@
 /* NuevoMatch: finds the best of many rules for each IPv4 packet.
  *
  *     nuevomatch *rules = nuevomatch_build(list, count, seed);
+ *     if (rules == NULL && !nuevomatch_check(list, count, &error))
+ *         printf("rule %zu: %s: %s\n", error.rule, error.field, error.reason);
  *     nuevomatch_lookup_batch(rules, keys, keys_count, matches);
  *     nuevomatch_insert(rules, &rule);
  *     nuevomatch_remove(rules, &rule);
@@ -68,8 +70,20 @@ typedef struct nuevomatch_statistics {
     size_t bytes;            /* everything that lookups read */
 } nuevomatch_statistics;
 
+/* A refused rule. The texts are constant, and valid for ever. */
+typedef struct nuevomatch_error {
+    size_t rule;        /* position of the rule, from 0 */
+    const char *field;  /* name of the refused member, or "rules" if the pointer is NULL */
+    const char *reason; /* the limit, and a correction */
+} nuevomatch_error;
+
+/* Checks rules. Returns 1 if all are valid. Else returns 0, and writes the first refused member of the first
+ * invalid rule; error may be NULL. */
+int nuevomatch_check(const nuevomatch_rule *rules, size_t count, nuevomatch_error *error);
+
 /* Builds a classifier. The seed is part of every hash: with a secret seed, rules from outside cannot choose
- * collisions. Returns NULL if a rule is invalid, or if the system refuses the least memory of the build.
+ * collisions. Returns NULL if a rule is invalid (nuevomatch_check finds it), or if the system refuses the least
+ * memory of the build.
  * Build again when the remainder has grown to a tenth of the rules, in another thread if lookups must
  * continue. */
 nuevomatch *nuevomatch_build(const nuevomatch_rule *rules, size_t count, uint64_t seed);

@@ -7,11 +7,14 @@
 //! through the pointer, because it may be uninitialised. All other code is in the module `five_tuple`. A panic ends the process, as
 //! Rust requires at a C interface.
 
-use std::{ffi::c_int, slice};
+use std::{
+    ffi::{c_char, c_int},
+    slice,
+};
 
 use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX, PriorityRule};
 
-use crate::five_tuple::{BATCH, rule, winners};
+use crate::five_tuple::{BATCH, RuleProblem, rule, winners};
 
 /// A classifier: `nuevomatch`.
 pub struct NuevoMatchHandle(NuevoMatch<5>);
@@ -88,14 +91,61 @@ pub struct NuevoMatchSizes {
     pub bytes: usize,
 }
 
+/// A refused rule: `nuevomatch_error`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NuevoMatchError {
+    /// Position of the rule, from 0.
+    pub rule: usize,
+    /// Name of the refused member, a constant text.
+    pub field: *const c_char,
+    /// The rule or limit, a constant text.
+    pub reason: *const c_char,
+}
+
 /// Largest priority of a rule.
 pub const NUEVOMATCH_PRIORITY_MAX: u32 = PRIORITY_MAX;
 /// Priority of the result if no rule matches.
 pub const NUEVOMATCH_NONE: u32 = PRIORITY_MAX + 1;
 
+/// Checks rules, and writes the first refused member of a rule.
+///
+/// Returns 1 if [`nuevomatch_build`] accepts the rules, or 0 if one is invalid. The error is not
+/// written then if its pointer is null.
+///
+/// # Safety
+///
+/// `rules` points to `count` rules, and `error` to room for one error, if it is not null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nuevomatch_check(
+    rules: *const NuevoMatchRule,
+    count: usize,
+    error: *mut NuevoMatchError,
+) -> c_int {
+    // SAFETY: the caller guarantees that the pointer is valid.
+    let refused = match unsafe { all(rules, count) } {
+        Some(rules) => rules
+            .iter()
+            .map(rule)
+            .enumerate()
+            .find_map(|(position, own)| own.err().map(|problem| (position, problem))),
+        None => Some((0, RuleProblem::NO_RULES)),
+    };
+    let Some((position, problem)) = refused else { return 1 };
+    if !error.is_null() {
+        let RuleProblem { field, reason } = problem;
+        let own =
+            NuevoMatchError { rule: position, field: field.as_ptr(), reason: reason.as_ptr() };
+        // SAFETY: the pointer is not null, and has room for an error.
+        unsafe { error.write(own) };
+    }
+    0
+}
+
 /// Builds a classifier; free it with [`nuevomatch_free`].
 ///
 /// Returns null if a rule is invalid, or if the system refuses the least memory of the build.
+/// [`nuevomatch_check`] finds the invalid rule.
 ///
 /// # Safety
 ///
@@ -109,7 +159,7 @@ pub unsafe extern "C" fn nuevomatch_build(
     // SAFETY: the caller guarantees that the pointer is valid.
     let rules = unsafe { all(rules, count) };
     let rules: Option<Vec<PriorityRule<5>>> =
-        rules.and_then(|rules| rules.iter().map(rule).collect());
+        rules.and_then(|rules| rules.iter().map(|own| rule(own).ok()).collect());
     let settings = NuevoMatchSettings { seed, ..Default::default() };
     let schema = KeySchema::five_tuple();
     let built = rules.and_then(|rules| NuevoMatch::build(&schema, &rules, &settings).ok());
@@ -195,7 +245,7 @@ pub unsafe extern "C" fn nuevomatch_insert(
     // SAFETY: the caller guarantees that the pointer is valid.
     let Some(classifier) = (unsafe { classifier.as_mut() }) else { return -1 };
     // SAFETY: the caller guarantees that the pointer is valid.
-    let Some(rule) = (unsafe { own.as_ref() }).and_then(rule) else { return -1 };
+    let Some(Ok(rule)) = (unsafe { own.as_ref() }).map(rule) else { return -1 };
     c_int::from(classifier.0.insert(&rule))
 }
 
@@ -214,7 +264,7 @@ pub unsafe extern "C" fn nuevomatch_remove(
     // SAFETY: the caller guarantees that the pointer is valid.
     let Some(classifier) = (unsafe { classifier.as_mut() }) else { return -1 };
     // SAFETY: the caller guarantees that the pointer is valid.
-    let Some(rule) = (unsafe { own.as_ref() }).and_then(rule) else { return -1 };
+    let Some(Ok(rule)) = (unsafe { own.as_ref() }).map(rule) else { return -1 };
     c_int::from(classifier.0.remove(&rule))
 }
 

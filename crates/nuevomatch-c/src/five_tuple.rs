@@ -1,14 +1,55 @@
 //! Rules and keys of IPv4 5-tuples, in the form of the classifier.
 
-use shunt_nuevomatch::{BestMatch, FieldMatch, KeySchema, NuevoMatch, PriorityRule};
+use std::ffi::CStr;
+
+use shunt_nuevomatch::{BestMatch, Error, FieldMatch, KeySchema, NuevoMatch, PriorityRule};
 
 use crate::ffi::{NUEVOMATCH_NONE, NuevoMatchKey, NuevoMatchResult, NuevoMatchRule};
 
 /// Keys of one call of the classifier.
 pub(crate) const BATCH: usize = 32;
 
-/// Returns a rule of the classifier, or nothing if the rule is invalid.
-pub(crate) fn rule(own: &NuevoMatchRule) -> Option<PriorityRule<5>> {
+/// The refused member of a rule, and the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RuleProblem {
+    pub(crate) field: &'static CStr,
+    pub(crate) reason: &'static CStr,
+}
+
+impl RuleProblem {
+    /// The rules are a null pointer, or more than memory can hold.
+    pub(crate) const NO_RULES: Self =
+        Self { field: c"rules", reason: c"NULL, or more rules than memory can hold" };
+
+    /// Returns the member and the reason of an error.
+    fn of(error: Error) -> Self {
+        let (field, reason) = match error {
+            Error::InvalidField { field: 0, .. } => (c"source_bits", PREFIX_REASON),
+            Error::InvalidField { field: 1, .. } => (c"destination_bits", PREFIX_REASON),
+            Error::InvalidField { field: 2, .. } => (c"source_port_low", RANGE_REASON),
+            Error::InvalidField { field: 3, .. } => (c"destination_port_low", RANGE_REASON),
+            Error::InvalidField { field: 4, .. } => (c"protocol_low", RANGE_REASON),
+            Error::Priority { .. } => (c"priority", PRIORITY_REASON),
+            // The other errors are of other schemas.
+            _ => (c"rule", c"not a rule of this classifier"),
+        };
+        Self { field, reason }
+    }
+}
+
+/// The reason for a refused prefix.
+const PREFIX_REASON: &CStr = c"the prefix is longer than 32 bits: shorten it";
+/// The reason for a refused range.
+const RANGE_REASON: &CStr = c"the range begins after its end: swap its ends";
+/// The reason for a refused priority.
+const PRIORITY_REASON: &CStr = c"the priority is above NUEVOMATCH_PRIORITY_MAX: reduce it";
+
+/// Returns a rule of the classifier.
+///
+/// # Errors
+///
+/// The first member that is invalid.
+pub(crate) fn rule(own: &NuevoMatchRule) -> Result<PriorityRule<5>, RuleProblem> {
     let prefix =
         |value: u32, bits: u8| FieldMatch::Prefix { value: value.into(), length: bits.into() };
     let ports = |low: u16, high: u16| FieldMatch::Range { low: low.into(), high: high.into() };
@@ -19,7 +60,8 @@ pub(crate) fn rule(own: &NuevoMatchRule) -> Option<PriorityRule<5>> {
         ports(own.destination_port_low, own.destination_port_high),
         ports(own.protocol_low.into(), own.protocol_high.into()),
     ];
-    PriorityRule::new(&KeySchema::five_tuple(), &fields, own.priority, own.value).ok()
+    PriorityRule::new(&KeySchema::five_tuple(), &fields, own.priority, own.value)
+        .map_err(RuleProblem::of)
 }
 
 /// Finds the winners for at most [`BATCH`] keys.

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shunt_nuevomatch.h"
 
@@ -53,6 +54,18 @@ static void compare(const nuevomatch *classifier, const nuevomatch_rule *rules, 
     assert(batch_matches == expected_matches && batch_matches > KEYS / 4);
 }
 
+/* Checks that a rule is refused with its position and the name of its member. */
+static void refused(nuevomatch *classifier, const nuevomatch_rule *good, nuevomatch_rule bad, const char *field) {
+    nuevomatch_rule list[4] = {good[0], good[1], bad, bad};
+    nuevomatch_error error = {0};
+    assert(nuevomatch_check(list, 2, &error) == 1 && error.field == NULL);
+    assert(nuevomatch_check(list, 4, &error) == 0);
+    assert(error.rule == 2 && strcmp(error.field, field) == 0 && strlen(error.reason) > 10);
+    assert(nuevomatch_check(list, 4, NULL) == 0);
+    assert(nuevomatch_build(list, 4, 1) == NULL);
+    assert(nuevomatch_insert(classifier, &bad) == -1 && nuevomatch_remove(classifier, &bad) == -1);
+}
+
 int main(void) {
     static nuevomatch_rule rules[RULES];
     static int live[RULES];
@@ -90,16 +103,29 @@ int main(void) {
     /* Invalid arguments are refused, and change nothing. */
     nuevomatch_rule bad = rules[1];
     bad.source_bits = 33;
-    assert(nuevomatch_build(&bad, 1, 1) == NULL);
-    assert(nuevomatch_build(NULL, 1, 1) == NULL);
-    assert(nuevomatch_insert(classifier, &bad) == -1 && nuevomatch_remove(classifier, &bad) == -1);
+    refused(classifier, rules, bad, "source_bits");
+    bad = rules[1];
+    bad.destination_bits = 255;
+    refused(classifier, rules, bad, "destination_bits");
+    bad = rules[1];
+    bad.source_port_low = 7;
+    bad.source_port_high = 6;
+    refused(classifier, rules, bad, "source_port_low");
+    bad = rules[1];
+    bad.destination_port_low = 7;
+    bad.destination_port_high = 6;
+    refused(classifier, rules, bad, "destination_port_low");
     bad = rules[1];
     bad.protocol_low = 7;
     bad.protocol_high = 6;
-    assert(nuevomatch_insert(classifier, &bad) == -1);
+    refused(classifier, rules, bad, "protocol_low");
     bad = rules[1];
     bad.priority = NUEVOMATCH_NONE;
-    assert(nuevomatch_insert(classifier, &bad) == -1);
+    refused(classifier, rules, bad, "priority");
+    nuevomatch_error error;
+    assert(nuevomatch_build(NULL, 1, 1) == NULL);
+    assert(nuevomatch_check(NULL, 1, &error) == 0 && strcmp(error.field, "rules") == 0);
+    assert(nuevomatch_check(NULL, 0, &error) == 1);
     assert(nuevomatch_insert(classifier, NULL) == -1);
     assert(nuevomatch_lookup(classifier, NULL, NULL) == 0);
     assert(nuevomatch_get_statistics(classifier, NULL) == 0);
@@ -117,6 +143,7 @@ int main(void) {
     LAYOUT(nuevomatch_key, protocol);
     LAYOUT(nuevomatch_match, value);
     LAYOUT(nuevomatch_statistics, bytes);
+    LAYOUT(nuevomatch_error, reason);
     printf("constants %u %u\n", NUEVOMATCH_PRIORITY_MAX, NUEVOMATCH_NONE);
     return 0;
 }

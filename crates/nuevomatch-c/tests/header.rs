@@ -10,8 +10,8 @@ use std::{
 };
 
 use shunt_nuevomatch_c::ffi::{
-    NUEVOMATCH_NONE, NUEVOMATCH_PRIORITY_MAX, NuevoMatchKey, NuevoMatchResult, NuevoMatchRule,
-    NuevoMatchSizes,
+    NUEVOMATCH_NONE, NUEVOMATCH_PRIORITY_MAX, NuevoMatchError, NuevoMatchKey, NuevoMatchResult,
+    NuevoMatchRule, NuevoMatchSizes,
 };
 
 /// The text of the C header.
@@ -50,6 +50,7 @@ fn a_c_program_finds_what_a_scan_finds() {
         ("nuevomatch_key", size_of::<NuevoMatchKey>(), offset_of!(NuevoMatchKey, protocol)),
         ("nuevomatch_match", size_of::<NuevoMatchResult>(), offset_of!(NuevoMatchResult, value)),
         ("nuevomatch_statistics", size_of::<NuevoMatchSizes>(), offset_of!(NuevoMatchSizes, bytes)),
+        ("nuevomatch_error", size_of::<NuevoMatchError>(), offset_of!(NuevoMatchError, reason)),
     ];
     let mut expected: String =
         layout.iter().map(|(name, size, last)| format!("{name} {size} {last}\n")).collect();

@@ -15,9 +15,9 @@
 //! Each category has its own [`NuevoMatch`], so a lookup costs one search per category.
 
 use crate::{
-    BestMatch, Error, FieldMatch, KeySchema, LiveNuevoMatch, LiveReader, LiveSettings,
-    LiveStatistics, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX, PriorityRule, RuleUpdate,
-    Trainer,
+    AclError, AclRuleError, BestMatch, FieldMatch, KeySchema, LiveNuevoMatch, LiveReader,
+    LiveSettings, LiveStatistics, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX, PriorityRule,
+    RuleUpdate, Trainer,
 };
 
 /// Largest number of categories, `RTE_ACL_MAX_CATEGORIES`.
@@ -52,14 +52,33 @@ pub struct AclRule {
 }
 
 impl AclRule {
-    /// Returns the rule as a rule of a [`NuevoMatch`].
-    fn priority_rule(&self) -> Result<PriorityRule<5>, Error> {
+    /// Checks each field.
+    fn check(&self) -> Result<(), AclRuleError> {
         if !(1..=ACL_PRIORITY_MAX).contains(&self.priority) {
-            return Err(Error::AclPriority { priority: self.priority, max: ACL_PRIORITY_MAX });
+            return Err(AclRuleError::Priority { priority: self.priority, max: ACL_PRIORITY_MAX });
         }
         if self.userdata == 0 {
-            return Err(Error::AclUserData);
+            return Err(AclRuleError::UserData);
         }
+        for (field, (_, length)) in [("source", self.source), ("destination", self.destination)] {
+            if length > 32 {
+                return Err(AclRuleError::Prefix { field, length });
+            }
+        }
+        let ports =
+            [("source_ports", self.source_ports), ("destination_ports", self.destination_ports)];
+        for (field, (low, high)) in ports {
+            if low > high {
+                return Err(AclRuleError::Ports { field, low, high });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rule as a rule of a [`NuevoMatch`].
+    #[expect(clippy::expect_used, reason = "all fields are checked")]
+    fn priority_rule(&self) -> Result<PriorityRule<5>, AclRuleError> {
+        self.check()?;
         let prefix = |(value, length): (u32, u8)| FieldMatch::Prefix {
             value: value.into(),
             length: length.into(),
@@ -75,7 +94,8 @@ impl AclRule {
             FieldMatch::Mask { value: value.into(), mask: mask.into() },
         ];
         let priority = PRIORITY_MAX - self.priority;
-        PriorityRule::new(&KeySchema::five_tuple(), &fields, priority, self.userdata)
+        let rule = PriorityRule::new(&KeySchema::five_tuple(), &fields, priority, self.userdata);
+        Ok(rule.expect("prefixes, ranges and the priority are legal"))
     }
 
     /// Returns whether the rule is in a category.
@@ -108,7 +128,7 @@ impl AclRule {
 /// let mut results = [0; 4];
 /// classifier.classify(&keys, &mut results);
 /// assert_eq!(results, [7, 1, 1, 1]);
-/// # Ok::<(), shunt_nuevomatch::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct AclClassifier {
@@ -120,13 +140,12 @@ impl AclClassifier {
     ///
     /// # Errors
     ///
-    /// - [`Error::AclCategories`] if there are no categories or more than [`ACL_CATEGORIES_MAX`].
-    /// - [`Error::AclPriority`] or [`Error::AclUserData`] if the priority or `userdata` of a rule
-    ///   is illegal.
-    /// - [`Error::InvalidField`] if a prefix is too long or a range is empty.
-    /// - [`Error::TooManyRules`] if the classifier cannot number the rules.
-    /// - [`Error::Memory`] if the system refuses the memory that the build needs.
-    pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, Error> {
+    /// - [`AclError::Categories`] if there are no categories or more than [`ACL_CATEGORIES_MAX`].
+    /// - [`AclError::Rule`] with the number of a rule, if one of its fields is illegal: the
+    ///   priority, the `userdata`, a prefix that is too long, or a range without ports.
+    /// - [`AclError::Build`] if the classifier cannot number the rules, or the system refuses the
+    ///   memory that the build needs.
+    pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, AclError> {
         let settings = NuevoMatchSettings { seed, ..Default::default() };
         let build = |rules: Vec<PriorityRule<5>>| {
             NuevoMatch::build(&KeySchema::five_tuple(), &rules, &settings)
@@ -152,8 +171,8 @@ impl AclClassifier {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::build`] for this rule.
-    pub fn insert(&mut self, rule: &AclRule) -> Result<bool, Error> {
+    /// If a field of the rule is illegal, as for [`AclClassifier::build`].
+    pub fn insert(&mut self, rule: &AclRule) -> Result<bool, AclRuleError> {
         let own = rule.priority_rule()?;
         let categories = self.categories.iter_mut().enumerate();
         let chosen = categories.filter(|(category, _)| rule.is_in(*category));
@@ -164,8 +183,8 @@ impl AclClassifier {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::build`] for this rule.
-    pub fn remove(&mut self, rule: &AclRule) -> Result<bool, Error> {
+    /// If a field of the rule is illegal, as for [`AclClassifier::build`].
+    pub fn remove(&mut self, rule: &AclRule) -> Result<bool, AclRuleError> {
         let own = rule.priority_rule()?;
         let categories = self.categories.iter_mut().enumerate();
         let chosen = categories.filter(|(category, _)| rule.is_in(*category));
@@ -197,7 +216,7 @@ impl AclClassifier {
 /// let mut results = [0];
 /// reader.classify(&[[0xc0a8_0001, 0x0a01_0203, 40000, 80, 6]], &mut results);
 /// assert_eq!(results, [7]);
-/// # Ok::<(), shunt_nuevomatch::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct LiveAclClassifier {
@@ -216,7 +235,7 @@ impl LiveAclClassifier {
     /// # Errors
     ///
     /// The errors of [`AclClassifier::build`].
-    pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, Error> {
+    pub fn build(rules: &[AclRule], categories: usize, seed: u64) -> Result<Self, AclError> {
         let nuevomatch = NuevoMatchSettings { seed, ..Default::default() };
         let build = |rules: Vec<PriorityRule<5>>| {
             let settings = LiveSettings { nuevomatch, ..LiveSettings::default() };
@@ -236,8 +255,8 @@ impl LiveAclClassifier {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::build`] for this rule.
-    pub fn insert(&self, rule: &AclRule) -> Result<bool, Error> {
+    /// If a field of the rule is illegal, as for [`AclClassifier::build`].
+    pub fn insert(&self, rule: &AclRule) -> Result<bool, AclRuleError> {
         let update = RuleUpdate::Insert(rule.priority_rule()?);
         // Every category gets the rule, also after one without room.
         let full = self.chosen(rule).filter(|live| live.apply(&[update]) != 1).count();
@@ -248,8 +267,8 @@ impl LiveAclClassifier {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::build`] for this rule.
-    pub fn remove(&self, rule: &AclRule) -> Result<bool, Error> {
+    /// If a field of the rule is illegal, as for [`AclClassifier::build`].
+    pub fn remove(&self, rule: &AclRule) -> Result<bool, AclRuleError> {
         let update = RuleUpdate::Remove(rule.priority_rule()?);
         let removed = self.chosen(rule).filter(|live| live.apply(&[update]) == 1).count();
         Ok(removed > 0)
@@ -299,13 +318,17 @@ impl AclReader {
 /// # Errors
 ///
 /// If the number of categories or a rule is illegal. A rule that is in no category is checked too.
-fn by_category(rules: &[AclRule], categories: usize) -> Result<Vec<Vec<PriorityRule<5>>>, Error> {
+fn by_category(
+    rules: &[AclRule],
+    categories: usize,
+) -> Result<Vec<Vec<PriorityRule<5>>>, AclError> {
     if !(1..=ACL_CATEGORIES_MAX).contains(&categories) {
-        return Err(Error::AclCategories { categories, max: ACL_CATEGORIES_MAX });
+        return Err(AclError::Categories { categories, max: ACL_CATEGORIES_MAX });
     }
     let mut all = vec![Vec::new(); categories];
-    for rule in rules {
-        let own = rule.priority_rule()?;
+    for (position, rule) in rules.iter().enumerate() {
+        let refused = |problem| AclError::Rule { rule: position, problem };
+        let own = rule.priority_rule().map_err(refused)?;
         let chosen = all.iter_mut().enumerate().filter(|(category, _)| rule.is_in(*category));
         chosen.for_each(|(_, rules)| rules.push(own));
     }
@@ -470,20 +493,52 @@ mod tests {
     }
 
     #[test]
-    fn illegal_rules_are_refused() {
-        let rule = ANY;
-        let refused =
-            |rule: AclRule, categories| AclClassifier::build(&[rule], categories, 0).unwrap_err();
+    fn illegal_rules_are_refused_with_number_and_field() {
         let max = ACL_PRIORITY_MAX;
         let high = max + 1;
-        let zero = AclRule { priority: 0, ..rule };
-        assert_eq!(refused(zero, 1), Error::AclPriority { priority: 0, max });
-        let above = AclRule { priority: high, category_mask: 0, ..rule };
-        assert_eq!(refused(above, 1), Error::AclPriority { priority: high, max });
-        assert_eq!(refused(AclRule { userdata: 0, ..rule }, 1), Error::AclUserData);
-        let long = AclRule { source: (0, 33), ..rule };
-        assert_eq!(refused(long, 1), Error::InvalidField { field: 0, bits: 32 });
-        assert_eq!(refused(rule, 0), Error::AclCategories { categories: 0, max: 16 });
-        assert_eq!(refused(rule, 17), Error::AclCategories { categories: 17, max: 16 });
+        let reversed = (80, 79);
+        let illegal = [
+            (AclRule { priority: 0, ..ANY }, AclRuleError::Priority { priority: 0, max }),
+            (
+                // A rule without categories is checked, too.
+                AclRule { priority: high, category_mask: 0, ..ANY },
+                AclRuleError::Priority { priority: high, max },
+            ),
+            (AclRule { userdata: 0, ..ANY }, AclRuleError::UserData),
+            (
+                AclRule { source: (0, 33), ..ANY },
+                AclRuleError::Prefix { field: "source", length: 33 },
+            ),
+            (
+                AclRule { destination: (0, 255), ..ANY },
+                AclRuleError::Prefix { field: "destination", length: 255 },
+            ),
+            (
+                AclRule { source_ports: reversed, ..ANY },
+                AclRuleError::Ports { field: "source_ports", low: 80, high: 79 },
+            ),
+            (
+                AclRule { destination_ports: reversed, ..ANY },
+                AclRuleError::Ports { field: "destination_ports", low: 80, high: 79 },
+            ),
+        ];
+        let mut classifier = AclClassifier::build(&[ANY], 1, 0).unwrap();
+        let live = LiveAclClassifier::build(&[ANY], 1, 0).unwrap();
+        for (rule, problem) in illegal {
+            let expected = AclError::Rule { rule: 2, problem };
+            let rules = [ANY, ANY, rule, rule];
+            assert_eq!(AclClassifier::build(&rules, 1, 0).unwrap_err(), expected);
+            assert_eq!(LiveAclClassifier::build(&rules, 1, 0).unwrap_err(), expected);
+            assert_eq!(classifier.insert(&rule), Err(problem));
+            assert_eq!(classifier.remove(&rule), Err(problem));
+            assert_eq!(live.insert(&rule), Err(problem));
+            assert_eq!(live.remove(&rule), Err(problem));
+        }
+        let text = AclError::Rule { rule: 2, problem: illegal[5].1 }.to_string();
+        assert_eq!(text, "rule 2: source_ports begins at 80 and ends at 79: swap the ends");
+        for categories in [0, 17] {
+            let expected = AclError::Categories { categories, max: 16 };
+            assert_eq!(AclClassifier::build(&[ANY], categories, 0).unwrap_err(), expected);
+        }
     }
 }

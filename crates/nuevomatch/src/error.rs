@@ -57,25 +57,6 @@ pub enum Error {
         /// The largest priority of a rule.
         max: u32,
     },
-    /// A classifier with the contract of `rte_acl` has no category, or too many.
-    #[error("{categories} categories are refused: use 1 to {max}")]
-    AclCategories {
-        /// The refused number of categories.
-        categories: usize,
-        /// Largest number of categories.
-        max: usize,
-    },
-    /// A rule with the contract of `rte_acl` has an illegal priority.
-    #[error("priority {priority} is not legal: priorities run from 1 to {max}, and {max} wins")]
-    AclPriority {
-        /// The refused priority.
-        priority: u32,
-        /// The largest priority of a rule.
-        max: u32,
-    },
-    /// A rule with the contract of `rte_acl` has the `userdata` 0.
-    #[error("userdata 0 means that no rule matches: give the rule another number")]
-    AclUserData,
     /// A rule has a range without values.
     #[error(
         "rule {rule}: its range in lane {lane} begins at {low} and ends at {high}: swap its ends"
@@ -142,6 +123,68 @@ pub enum Error {
         bucket_rules: usize,
         /// The largest capacity of a bucket.
         max: usize,
+    },
+}
+
+/// A refused list of rules of a classifier with the contract of `rte_acl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AclError {
+    /// The classifier has no category, or too many.
+    #[error("{categories} categories are refused: use 1 to {max}")]
+    Categories {
+        /// The refused number of categories.
+        categories: usize,
+        /// Largest number of categories.
+        max: usize,
+    },
+    /// A rule is illegal.
+    #[error("rule {rule}: {problem}")]
+    Rule {
+        /// Position of the rule in the list of rules.
+        rule: usize,
+        /// The illegal field, with the reason.
+        problem: AclRuleError,
+    },
+    /// The rules of a category cannot be built.
+    #[error(transparent)]
+    Build(#[from] Error),
+}
+
+/// A refused rule of a classifier with the contract of `rte_acl`.
+///
+/// `field` is the name of a field of [`AclRule`](crate::AclRule).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AclRuleError {
+    /// The priority is illegal.
+    #[error("priority {priority} is illegal: priorities run from 1 to {max}, and {max} wins")]
+    Priority {
+        /// The refused priority.
+        priority: u32,
+        /// The largest priority of a rule.
+        max: u32,
+    },
+    /// The `userdata` is 0.
+    #[error("userdata 0 means that no rule matches: give the rule another number")]
+    UserData,
+    /// A prefix is longer than an address.
+    #[error("{field} has a prefix of {length} bits, but an address has 32: shorten the prefix")]
+    Prefix {
+        /// The field with the prefix.
+        field: &'static str,
+        /// The refused length.
+        length: u8,
+    },
+    /// A range of ports has no port.
+    #[error("{field} begins at {low} and ends at {high}: swap the ends")]
+    Ports {
+        /// The field with the range.
+        field: &'static str,
+        /// First port of the range.
+        low: u16,
+        /// Last port of the range.
+        high: u16,
     },
 }
 

@@ -67,7 +67,7 @@ pub use classifier::{
     BestMatch, BucketCapacity, LaneFit, NuevoMatch, NuevoMatchSettings, NuevoMatchStatistics,
     SetStatistics,
 };
-pub use error::Error;
+pub use error::{AclError, AclRuleError, Error};
 pub use index::{
     AnyStartIndex, LinearSegments, SegmentSettings, StartIndex, StartIndexKind, StaticTree,
 };
