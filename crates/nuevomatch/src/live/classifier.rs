@@ -364,3 +364,43 @@ impl<const N: usize> RuleUpdate<N> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BucketCapacity, FieldMatch, PartitionSettings};
+
+    /// A rule with a mask of its own, which no iSet of these settings holds.
+    fn outside(schema: &KeySchema, value: u32) -> PriorityRule<1> {
+        let word = u128::from(value.wrapping_mul(0x9e37_79b9));
+        let field = FieldMatch::Mask { value: word, mask: word | 1 };
+        PriorityRule::new(schema, &[field], value, value).unwrap()
+    }
+
+    /// Rules that no iSet can hold make one rebuild due, and not one after the other.
+    #[test]
+    fn rules_outside_of_isets_do_not_rebuild_for_ever() {
+        let schema = KeySchema::new(&[32]).unwrap();
+        let partition = PartitionSettings { sets_max: 0, ..PartitionSettings::default() };
+        let capacity = BucketCapacity::Fixed;
+        let nuevomatch = NuevoMatchSettings { partition, capacity, seed: 1 };
+        let settings = LiveSettings { nuevomatch, ..LiveSettings::default() };
+        let live = LiveNuevoMatch::<1>::new(&schema, &[], settings).unwrap();
+        let is_due = || live.shared.is_due(&live.shared.lock());
+        let (mut rebuilds, mut rules) = (0, 0);
+        for step in 0..40_u32 {
+            let new: Vec<_> =
+                (0..50).map(|i| RuleUpdate::Insert(outside(&schema, step * 50 + i))).collect();
+            assert_eq!(live.apply(&new), 50);
+            rules += new.len();
+            if is_due() {
+                live.rebuild().unwrap();
+                rebuilds += 1;
+                assert!(!is_due(), "a rebuild after a rebuild of {rules} rules");
+            }
+        }
+        // The remainder grows by half between two rebuilds: 64 * 1.5^9 is about 2,000.
+        assert!((4..=10).contains(&rebuilds), "{rebuilds} rebuilds for {rules} rules");
+        assert_eq!(live.statistics().current.remainder_rules, rules);
+    }
+}

@@ -1,0 +1,250 @@
+//! Tests of degenerate and refused rule sets, by each kind of index.
+//!
+//! A build returns the right answers, or an error that names the rule. It never returns a wrong
+//! answer, and never ends the process.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic when a test fails")]
+
+use std::{env, process::Command};
+
+use shunt_nuevomatch::{
+    AnyStartIndex, BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema,
+    LiveNuevoMatch, LiveSettings, NuevoMatch, NuevoMatchSettings, PartitionSettings, PriorityRule,
+    RuleUpdate, StartIndexKind,
+};
+
+/// A rule over a field of 32 bits, one of no bits, and one of 16 bits.
+type Rule = PriorityRule<3>;
+
+type Classifier = NuevoMatch<3, AnyStartIndex>;
+
+/// The kinds of indexes.
+const KINDS: [StartIndexKind; 3] =
+    [StartIndexKind::Tree, StartIndexKind::Segments, StartIndexKind::Rqrmi];
+
+fn schema() -> KeySchema {
+    KeySchema::new(&[32, 0, 16]).unwrap()
+}
+
+fn rule(address: FieldMatch, port: FieldMatch, priority: u32, value: u32) -> Rule {
+    Rule::new(&schema(), &[address, FieldMatch::Any, port], priority, value).unwrap()
+}
+
+fn exact(value: u32) -> FieldMatch {
+    FieldMatch::Exact(value.into())
+}
+
+fn range(low: u32, high: u32) -> FieldMatch {
+    FieldMatch::Range { low: low.into(), high: high.into() }
+}
+
+/// Returns named rule sets at the limits of what a classifier accepts.
+fn degenerate_sets() -> Vec<(&'static str, Vec<Rule>)> {
+    let (any, last) = (FieldMatch::Any, u32::MAX);
+    let ends = [0, 1, last - 1, last];
+    let points = |values: &[u32]| -> Vec<Rule> {
+        (0..).zip(values).map(|(i, value)| rule(exact(*value), any, i, i)).collect()
+    };
+    vec![
+        ("no rule", vec![]),
+        ("one rule for all keys", vec![rule(any, any, 0, 0)]),
+        ("the largest priority and value", vec![rule(any, any, last - 1, last)]),
+        ("one point at each end", points(&ends)),
+        ("a point at the last key alone", points(&[last])),
+        (
+            "many points",
+            points(&(0..400_u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect::<Vec<_>>()),
+        ),
+        (
+            "points and the whole domain",
+            [points(&ends), vec![rule(range(0, last), any, 9, 9)]].concat(),
+        ),
+        ("one rule, many times", vec![rule(exact(7), exact(80), 3, 3); 300]),
+        (
+            "equal boxes and priorities",
+            (0..200).map(|i| rule(any, exact(80), 5, 200 - i)).collect(),
+        ),
+        (
+            "all overlap in all lanes",
+            (0..500).map(|i| rule(range(i, last - i), range(i, 0xffff - i), i % 7, i)).collect(),
+        ),
+        (
+            "nested at both ends",
+            (0..32)
+                .flat_map(|i| {
+                    [
+                        rule(range(0, last >> i), any, 64 - i, i),
+                        rule(range(last << i, last), any, 64 - i, i),
+                    ]
+                })
+                .collect(),
+        ),
+        ("nothing but the last lane", (0..0x300).map(|i| rule(any, exact(i * 85), 1, i)).collect()),
+    ]
+}
+
+/// Returns the corners of rules, and their neighbours.
+fn keys(rules: &[Rule]) -> Vec<[u32; 3]> {
+    let corners = rules.iter().map(Rule::as_box).flat_map(|own| {
+        let neighbours = |[a, _, c]: [u32; 3]| {
+            [-1_i32, 0, 1]
+                .map(|step| [a.wrapping_add_signed(step), 0, c.wrapping_add_signed(step) & 0xffff])
+        };
+        [own.low, own.high].into_iter().flat_map(neighbours)
+    });
+    // A field of no bits ignores all bits of the key.
+    corners.chain([[0, 77, 0], [u32::MAX, u32::MAX, 0xffff], [7, 1, 80]]).collect()
+}
+
+/// Compares lookups with a scan, in batches and one by one.
+fn check(name: &str, classifier: &Classifier, rules: &[Rule]) {
+    let keys = keys(rules);
+    let mut found = vec![None; keys.len()];
+    classifier.lookup_batch(&keys, &mut found);
+    for (key, found) in keys.iter().zip(found) {
+        let key_of_lanes = [key[0], 0, key[2]];
+        let matching = rules.iter().filter(|rule| rule.matches(&key_of_lanes));
+        let best = matching.map(|rule| (rule.priority(), rule.value())).min();
+        let expected = best.map(|(priority, value)| BestMatch { priority, value });
+        assert_eq!(found, expected, "{name}: {key:?}");
+        assert_eq!(classifier.lookup(key), expected, "{name}: {key:?} alone");
+    }
+}
+
+/// Returns settings with few and with many rules in a bucket, with and without iSets.
+fn all_settings() -> [NuevoMatchSettings; 4] {
+    let fixed = |sets_max, bucket_rules| {
+        let partition = PartitionSettings { sets_max, bucket_rules, ..Default::default() };
+        NuevoMatchSettings { partition, capacity: BucketCapacity::Fixed, seed: 3 }
+    };
+    [NuevoMatchSettings::default(), fixed(3, 1), fixed(1, 40), fixed(0, 16)]
+}
+
+#[test]
+fn degenerate_rule_sets_equal_a_scan() {
+    for (name, rules) in degenerate_sets() {
+        for (kind, settings) in
+            KINDS.into_iter().flat_map(|kind| all_settings().map(|own| (kind, own)))
+        {
+            let name = format!("{name}, {kind:?}, {settings:?}");
+            let mut classifier =
+                Classifier::build_with(&schema(), &rules, &settings, &kind).unwrap();
+            check(&name, &classifier, &rules);
+            let (first, second) = rules.split_at(rules.len() / 2);
+            assert!(first.iter().all(|rule| classifier.remove(rule)), "{name}");
+            check(&name, &classifier, second);
+            assert!(first.iter().all(|rule| classifier.insert(rule)), "{name}");
+            check(&name, &classifier, &rules);
+            assert!(rules.iter().all(|rule| classifier.remove(rule)), "{name}");
+            assert!(!rules.iter().any(|rule| classifier.remove(rule)), "{name}");
+            check(&name, &classifier, &[]);
+        }
+    }
+}
+
+/// Looks up all keys of a schema of 16 bits.
+#[test]
+fn every_key_of_16_bits_equals_a_scan() {
+    let schema = KeySchema::new(&[16]).unwrap();
+    let mut state = 1_u32;
+    let mut word = || {
+        state = state.wrapping_mul(0x915f_77f5).wrapping_add(1);
+        state >> 16
+    };
+    let rules: Vec<PriorityRule<1>> = (0..300)
+        .map(|i| {
+            let (low, length) = (word(), word() >> (i % 16));
+            let field = range(low, (low + length).min(0xffff));
+            PriorityRule::new(&schema, &[field], word() % 50, i).unwrap()
+        })
+        .collect();
+    // The best rule of each key, by painting the rules over all keys from the worst to the best.
+    let mut painted = vec![None; 1 << 16];
+    let mut ordered: Vec<_> = rules.iter().collect();
+    ordered.sort_by_key(|rule| std::cmp::Reverse((rule.priority(), rule.value())));
+    for rule in ordered {
+        let BoxRule { low: [low], high: [high], .. } = rule.as_box();
+        let best = BestMatch { priority: rule.priority(), value: rule.value() };
+        painted[low as usize..=high as usize].fill(Some(best));
+    }
+    let keys: Vec<[u32; 1]> = (0..1 << 16).map(|key| [key]).collect();
+    for (kind, settings) in KINDS.into_iter().flat_map(|kind| all_settings().map(|own| (kind, own)))
+    {
+        let classifier =
+            NuevoMatch::<1, AnyStartIndex>::build_with(&schema, &rules, &settings, &kind).unwrap();
+        let mut found = vec![None; keys.len()];
+        classifier.lookup_batch(&keys, &mut found);
+        let wrong = (0..).zip(found.iter().zip(&painted)).find(|(_, (own, best))| own != best);
+        assert_eq!(wrong, None::<(u32, _)>, "{kind:?}, {settings:?}");
+    }
+}
+
+#[test]
+fn a_refused_rule_is_named_by_every_build() {
+    let good = rule(exact(1), FieldMatch::Any, 1, 1);
+    let of_box = |low, high| Rule::from_box(&BoxRule { low, high, value: 1 }, 1).unwrap();
+    let refused = [
+        (of_box([9, 0, 0], [8, 0, 1]), Error::EmptyRange { rule: 2, lane: 0, low: 9, high: 8 }),
+        (
+            of_box([0, 0, 0], [0, 0, 0x1_0000]),
+            Error::OutsideLane { rule: 2, lane: 2, high: 0x1_0000, max: 0xffff },
+        ),
+        (of_box([0, 0, 0], [0, 1, 0]), Error::OutsideLane { rule: 2, lane: 1, high: 1, max: 0 }),
+    ];
+    for (bad, expected) in refused {
+        let (rules, settings) = ([good, good, bad, bad], NuevoMatchSettings::default());
+        for kind in KINDS {
+            let error = Classifier::build_with(&schema(), &rules, &settings, &kind).unwrap_err();
+            assert_eq!(error, expected);
+        }
+        let live = LiveNuevoMatch::<3>::new(&schema(), &rules, LiveSettings::default());
+        assert_eq!(live.unwrap_err(), expected);
+        let live = LiveNuevoMatch::<3>::new(&schema(), &[good], LiveSettings::default()).unwrap();
+        let changes = [RuleUpdate::Insert(bad), RuleUpdate::Remove(bad)];
+        assert_eq!(live.apply(&changes), 0, "a refused rule changes nothing");
+        live.rebuild().unwrap();
+        assert_eq!(live.statistics().current.rules, 1);
+    }
+}
+
+/// Variable that marks the process with little memory.
+const CHILD: &str = "SHUNT_NUEVOMATCH_LITTLE_MEMORY";
+
+/// Number of rules that fit into the memory of the process once, but not twice.
+const RULES_OF_CHILD: usize = 4_000_000;
+
+/// Kilobytes of addresses of the process.
+const KILOBYTES_OF_CHILD: usize = 300 * 1024;
+
+const _: () = assert!(2 * RULES_OF_CHILD * size_of::<Rule>() > KILOBYTES_OF_CHILD * 1024);
+
+/// A build without memory is an error, and the process continues.
+///
+/// The limit applies to a second process, which runs this test alone.
+#[test]
+fn a_build_without_memory_is_an_error() {
+    if env::var_os(CHILD).is_some() {
+        let rules = vec![rule(exact(1), FieldMatch::Any, 1, 1); RULES_OF_CHILD];
+        let settings = NuevoMatchSettings::default();
+        let error = Classifier::build(&schema(), &rules, &settings).unwrap_err();
+        let expected = (RULES_OF_CHILD, RULES_OF_CHILD * size_of::<Rule>());
+        assert!(
+            matches!(error, Error::Memory { rules, bytes } if (rules, bytes) == expected),
+            "{error}"
+        );
+        let few = Classifier::build(&schema(), &rules[..100], &settings).unwrap();
+        assert_eq!(few.len(), 100);
+        return;
+    }
+    let output = Command::new("sh")
+        .args(["-c", r#"ulimit -v "$1" && exec "$0" --exact "$2""#])
+        .arg(env::current_exe().unwrap())
+        .arg(KILOBYTES_OF_CHILD.to_string())
+        .arg("a_build_without_memory_is_an_error")
+        .env(CHILD, "1")
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+}
