@@ -11,8 +11,8 @@ use shunt_foresight::ForecastRefusal;
 use shunt_pipeline::{IndexedTables, InstallNo, Pipeline, Time};
 
 use super::{
-    CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, MegaflowConfig, PositionSet, Reclaimed,
-    TablesTraining, Trainer, Wildcard,
+    CacheConfig, EntryRef, ExactCache, FlowsConfig, HitSlots, KeyHasher, MegaflowConfig,
+    PositionSet, Reclaimed, TablesTraining, Trainer, Wildcard,
     chain::CoverageLink,
     index::{
         AnyIndex, ForecastUpcall, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup,
@@ -188,13 +188,16 @@ impl Caches {
     /// Without computational flows, the index only serves translations.
     pub(crate) const fn indexed_tables(&self) -> IndexedTables {
         match self.config.wildcard {
-            Wildcard::Flows(config) => IndexedTables::for_decisions(config.learned_rules_min),
+            Wildcard::Flows(FlowsConfig { learned_rules_min, learned_kind }) => {
+                IndexedTables::for_decisions(learned_rules_min).by(learned_kind)
+            }
             Wildcard::Megaflow(MegaflowConfig { learned_masks_min: usize::MAX, .. }) => {
                 IndexedTables::NONE
             }
-            Wildcard::Megaflow(_) | Wildcard::Gigaflow(_) => {
-                IndexedTables::for_translations(Pipeline::INDEXED_RULES_MIN)
+            Wildcard::Megaflow(MegaflowConfig { learned_kind, .. }) => {
+                IndexedTables::for_translations(Pipeline::INDEXED_RULES_MIN).by(learned_kind)
             }
+            Wildcard::Gigaflow(_) => IndexedTables::for_translations(Pipeline::INDEXED_RULES_MIN),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use shunt_nuevomatch::StartIndexKind;
+
 use super::{ExactConfig, MegaflowConfig, Training, chain::GigaflowConfig};
 
 /// Default time without a hit after which an entry expires.
@@ -39,11 +41,13 @@ pub enum Wildcard {
 pub struct FlowsConfig {
     /// Minimum number of rules of a table with a learned index.
     pub learned_rules_min: usize,
+    /// The kind of the learned indexes.
+    pub learned_kind: StartIndexKind,
 }
 
 impl FlowsConfig {
     /// The default settings.
-    pub const DEFAULT: Self = Self { learned_rules_min: 64 };
+    pub const DEFAULT: Self = Self { learned_rules_min: 64, learned_kind: StartIndexKind::Tree };
 }
 
 impl Default for Wildcard {

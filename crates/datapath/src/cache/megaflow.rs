@@ -23,6 +23,7 @@ mod tuple_space;
 use std::sync::Arc;
 
 use shunt_flow::FlowKey;
+use shunt_nuevomatch::StartIndexKind;
 use shunt_pipeline::{Pipeline, Time, Traversal};
 
 pub(crate) use self::learned::{TablesTraining, Trainer};
@@ -58,6 +59,8 @@ pub struct MegaflowConfig {
     pub lookup_probes_min: u32,
     /// Minimum number of masks with which the learned index is used.
     pub learned_masks_min: usize,
+    /// The kind of the learned index, also of those of tables.
+    pub learned_kind: StartIndexKind,
     /// Number of probes after which the subtables are ordered by their hits.
     pub probes_per_ordering: u32,
 }
@@ -110,6 +113,7 @@ impl MegaflowConfig {
         signatures: 262_144,
         lookup_probes_min: 2,
         learned_masks_min: 16,
+        learned_kind: StartIndexKind::Tree,
         probes_per_ordering: 1 << 16,
     };
 }

@@ -50,3 +50,6 @@ pub(crate) use megaflow::{TablesTraining, Trainer};
 #[cfg(not(loom))]
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};
+/// The kind of a learned index.
+#[cfg(not(loom))]
+pub use shunt_nuevomatch::StartIndexKind;

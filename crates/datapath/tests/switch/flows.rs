@@ -47,7 +47,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use shunt_datapath::{
     BURST, Command, ThreadConfig, ThreadCounters,
-    cache::{CacheConfig, FlowsConfig, MegaflowConfig, Training, Wildcard},
+    cache::{CacheConfig, FlowsConfig, MegaflowConfig, StartIndexKind, Training, Wildcard},
     command::Tuning,
 };
 use shunt_flow::{testing::packet::PacketBuilder, text::NoPortNames};
@@ -68,8 +68,13 @@ fn caches() -> CacheConfig {
 }
 
 /// Returns the setting without a cache; tables of this size get learned indexes.
+///
+/// With one rule the index is an RQ-RMI, so that tables get an index of another kind when the
+/// setting changes.
 const fn flows(learned_rules_min: usize) -> Wildcard {
-    Wildcard::Flows(FlowsConfig { learned_rules_min })
+    let learned_kind =
+        if learned_rules_min == 1 { StartIndexKind::Rqrmi } else { StartIndexKind::Tree };
+    Wildcard::Flows(FlowsConfig { learned_rules_min, learned_kind })
 }
 
 fn wildcard() -> impl Strategy<Value = Wildcard> {

@@ -60,7 +60,7 @@ mod waiting;
 use proptest::prelude::*;
 use shunt_datapath::{
     ThreadConfig, ThreadCounters,
-    cache::{CacheConfig, MegaflowConfig, Wildcard},
+    cache::{CacheConfig, MegaflowConfig, StartIndexKind, Wildcard},
 };
 
 /// True if packets can hit cache entries, which some tests count.
@@ -76,11 +76,19 @@ fn caches() -> CacheConfig {
 }
 
 /// Returns the settings of a cache that soon uses lookups by signature.
+///
+/// Caches of other sizes have learned indexes of other kinds.
 const fn eager(signatures: usize) -> Wildcard {
+    let learned_kind = match signatures {
+        8 => StartIndexKind::Segments,
+        64 => StartIndexKind::Rqrmi,
+        _ => StartIndexKind::Tree,
+    };
     Wildcard::Megaflow(MegaflowConfig {
         signatures,
         lookup_probes_min: 1,
         learned_masks_min: 2,
+        learned_kind,
         probes_per_ordering: 16,
     })
 }

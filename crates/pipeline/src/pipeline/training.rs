@@ -8,6 +8,7 @@ use std::{
 
 use shunt_classifier::Lifetime;
 use shunt_flow::Match;
+use shunt_nuevomatch::StartIndexKind;
 
 use super::Pipeline;
 use crate::{
@@ -32,6 +33,8 @@ pub struct IndexedTables {
     rules_min: usize,
     /// The lookups that use the index.
     lookups: IndexedLookups,
+    /// The kind of the indexes.
+    kind: StartIndexKind,
 }
 
 /// The lookups that use a learned index.
@@ -49,18 +52,25 @@ impl IndexedTables {
 
     /// Returns the tables with at least `rules_min` rules, to decide packets.
     ///
-    /// Such packets have no cache.
+    /// Such packets have no cache. The indexes find buckets by a tree.
     #[must_use]
     pub const fn for_decisions(rules_min: usize) -> Self {
-        Self { rules_min, lookups: IndexedLookups::Decisions }
+        Self { rules_min, lookups: IndexedLookups::Decisions, kind: StartIndexKind::Tree }
     }
 
     /// Returns the tables with at least `rules_min` rules, for translations alone.
     ///
-    /// A table has no index while the remainder of its index would be too long.
+    /// A table has no index while the remainder of its index would be too long. The indexes find
+    /// buckets by a tree.
     #[must_use]
     pub const fn for_translations(rules_min: usize) -> Self {
-        Self { rules_min, lookups: IndexedLookups::Translations }
+        Self { rules_min, lookups: IndexedLookups::Translations, kind: StartIndexKind::Tree }
+    }
+
+    /// Returns the same tables with indexes of another kind.
+    #[must_use]
+    pub const fn by(self, kind: StartIndexKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// Returns whether no table gets an index.
@@ -72,6 +82,11 @@ impl IndexedTables {
     /// Returns whether a table with this number of rules is large enough.
     pub(crate) fn includes(self, rules: usize) -> bool {
         rules >= self.rules_min.max(1)
+    }
+
+    /// Returns whether an index has the kind of these tables.
+    pub(crate) fn has_kind_of(self, index: &LearnedRules) -> bool {
+        index.kind() == self.kind
     }
 
     /// Returns whether lookups use an index.
@@ -227,12 +242,13 @@ impl Pipeline {
 
     /// Trains the learned indexes of the tables that need a training.
     ///
-    /// A large table without an index needs one, and so does an index that changes have made slow.
+    /// A large table without an index needs one, and so does an index of another kind, or one that
+    /// changes have made slow.
     /// Other tables lose their index. A table that fails is trained again after a pause, and does
     /// not delay the others: a training that panics is abandoned. Takes milliseconds for each ten
     /// thousand rules, mostly without a lock.
     pub fn train_tables(&self, tables: IndexedTables, now: Time) -> TrainingReport {
-        self.train_tables_by(tables, now, |id, table| self.train_table(id, table))
+        self.train_tables_by(tables, now, |id, table| self.train_table(id, table, tables.kind))
     }
 
     /// Trains the tables that need a training by `train`.
@@ -291,9 +307,14 @@ impl Pipeline {
     }
 
     /// Trains the index of a table, unless its training is in progress.
-    fn train_table(&self, id: BridgeId, table: TableId) -> Result<(), UnindexableTable> {
+    fn train_table(
+        &self,
+        id: BridgeId,
+        table: TableId,
+        kind: StartIndexKind,
+    ) -> Result<(), UnindexableTable> {
         let Some(mut open) = self.begin_training(id, table) else { return Ok(()) };
-        let trained = LearnedRules::train(open.take_rules()).map(Box::new);
+        let trained = LearnedRules::train(open.take_rules(), kind).map(Box::new);
         let trained = trained.ok_or(UnindexableTable)?;
         open.end(trained).map(drop)
     }
@@ -409,6 +430,23 @@ mod tests {
 
     fn has_index(pipeline: &Pipeline) -> bool {
         of_table(pipeline, |own| own.index().is_some())
+    }
+
+    /// The former index stays until the new one replaces it.
+    #[test]
+    fn another_kind_of_index_is_trained() {
+        let pipeline = pipeline_of(&all_nested());
+        let kind = |pipeline| of_table(pipeline, |own| own.index().map(LearnedRules::kind));
+        assert_eq!(kind(&pipeline), None);
+        for own in [StartIndexKind::Tree, StartIndexKind::Rqrmi, StartIndexKind::Segments] {
+            let failed = pipeline.train_tables_by(DECISIONS.by(own), Time::ZERO, |_, _| Ok(()));
+            assert_eq!(failed, TrainingReport::default());
+            assert_ne!(kind(&pipeline), Some(own));
+            train(&pipeline, DECISIONS.by(own));
+            assert_eq!(kind(&pipeline), Some(own));
+            let keeps = pipeline.training_steps(DECISIONS.by(own));
+            assert!(keeps.iter().all(|own| own.step == TrainingStep::Keep));
+        }
     }
 
     /// Translations do not use the index, so rule changes need not keep it up to date.

@@ -147,7 +147,7 @@ impl RuleTable {
                     TrainingStep::Forget
                 }
             }
-            Some(index) if index.is_outdated() => TrainingStep::Train,
+            Some(index) if index.is_outdated() || !tables.has_kind_of(index) => TrainingStep::Train,
             _ if self.learned.has_retired() => TrainingStep::Free,
             _ => TrainingStep::Keep,
         }

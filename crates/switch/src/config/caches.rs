@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 use shunt_datapath::{
     ThreadConfig,
-    cache::{FlowsConfig, MegaflowConfig, Wildcard},
+    cache::{FlowsConfig, MegaflowConfig, StartIndexKind, Wildcard},
     offload::OffloadConfig,
 };
 use shunt_gigaflow::{
@@ -25,6 +25,8 @@ pub struct CacheOptions {
     pub kind: CacheKind,
     /// Lookup method of the megaflow cache.
     pub index: MegaflowLookup,
+    /// Kind of the learned indexes over megaflows and over the rules of tables.
+    pub learned_index: LearnedIndexKind,
     /// Number of entries in the exact-match cache, a power of two.
     ///
     /// 0 disables the cache.
@@ -77,6 +79,19 @@ pub enum MegaflowLookup {
     Learned,
     /// Tuple space search: one hash table for each mask.
     TupleSpace,
+}
+
+/// The kind of a learned index: the search for the bucket of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LearnedIndexKind {
+    /// A search tree.
+    #[default]
+    Tree,
+    /// Straight lines, each of which predicts the position of a value.
+    Segments,
+    /// RQ-RMI, the neural nets of the papers.
+    Rqrmi,
 }
 
 /// The options of a Gigaflow cache.
@@ -179,6 +194,17 @@ impl MegaflowLookup {
     }
 }
 
+impl LearnedIndexKind {
+    /// Returns the kind in the form that packet threads use.
+    const fn start_index(self) -> StartIndexKind {
+        match self {
+            Self::Tree => StartIndexKind::Tree,
+            Self::Segments => StartIndexKind::Segments,
+            Self::Rqrmi => StartIndexKind::Rqrmi,
+        }
+    }
+}
+
 impl OffloadKind {
     /// Returns the NIC type of a configuration section without the key `kind`.
     const fn of_a_table() -> Self {
@@ -209,6 +235,7 @@ impl Default for CacheOptions {
             verify_one_in,
             kind: CacheKind::default(),
             index: MegaflowLookup::default(),
+            learned_index: LearnedIndexKind::default(),
             gigaflow: GigaflowOptions::default(),
         }
     }
@@ -295,18 +322,21 @@ impl GigaflowOptions {
 impl CacheOptions {
     /// Returns the options of the wildcard cache in the form that packet threads use.
     pub(crate) const fn wildcard(&self) -> Wildcard {
+        let learned_kind = self.learned_index.start_index();
         match self.kind {
             CacheKind::Megaflow => {
                 let config = MegaflowConfig {
                     signatures: self.signature_entries,
                     learned_masks_min: self.index.masks_min(),
+                    learned_kind,
                     ..MegaflowConfig::DEFAULT
                 };
                 Wildcard::Megaflow(config)
             }
             CacheKind::Gigaflow => Wildcard::Gigaflow(self.gigaflow.chain()),
             CacheKind::Flows => {
-                Wildcard::Flows(FlowsConfig { learned_rules_min: self.index.rules_min() })
+                let learned_rules_min = self.index.rules_min();
+                Wildcard::Flows(FlowsConfig { learned_rules_min, learned_kind })
             }
         }
     }

@@ -34,8 +34,8 @@ pub use bridge::{
     BridgeOptions, FailMode, LocalPort, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode,
 };
 pub use caches::{
-    CacheKind, CacheOptions, GigaflowOptions, MegaflowLookup, OffloadKind, OffloadOptions,
-    StalePolicy,
+    CacheKind, CacheOptions, GigaflowOptions, LearnedIndexKind, MegaflowLookup, OffloadKind,
+    OffloadOptions, StalePolicy,
 };
 pub use collector_set::CollectorSetOptions;
 pub use error::{ConfigError, ConfigPath, ConfigStep};

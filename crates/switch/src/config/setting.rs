@@ -192,6 +192,7 @@ settings! {
     SETTINGS of Config {
     caches.kind: word("megaflow, gigaflow or flows"),
     caches.index: word("adaptive, learned or tuple-space"),
+    caches.learned_index: word("tree, segments or rqrmi"),
     caches.signature_entries: number_in("a power of two up to 16777216 (0: none)"),
     caches.idle_ms: number_in(POSITIVE_RANGE_64),
     caches.verify_one_in: number(),

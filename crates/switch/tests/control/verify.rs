@@ -69,7 +69,8 @@ fn frame_of(flow: u8) -> Vec<u8> {
     frame
 }
 
-/// Each packet follows the tables while `caches.index` and `caches.kind` change.
+/// Each packet follows the tables while `caches.index`, `caches.learned_index` and
+/// `caches.kind` change.
 ///
 /// All hits and decisions are verified. A flow follows the rule of its highest bit, so megaflows
 /// have several masks.
@@ -95,7 +96,11 @@ async fn lookups_change_while_packets_flow() {
         ("caches.index", "learned"),
         ("caches.index", "tuple-space"),
         ("caches.index", "learned"),
+        ("caches.learned_index", "rqrmi"),
+        ("caches.learned_index", "segments"),
         ("caches.kind", "flows"),
+        ("caches.learned_index", "rqrmi"),
+        ("caches.learned_index", "tree"),
         ("caches.index", "tuple-space"),
         ("caches.kind", "megaflow"),
         ("caches.index", "adaptive"),

@@ -24,7 +24,7 @@ mod trainer;
 use std::{ops::ControlFlow, sync::Arc};
 
 use shunt_flow::{FlowKey, SparseMask};
-use shunt_nuevomatch::{BoxRule, CANDIDATE_BATCH_MAX};
+use shunt_nuevomatch::{BoxRule, CANDIDATE_BATCH_MAX, StartIndexKind};
 use shunt_pipeline::lanes::{CatalogueBox, LANES};
 
 pub use self::trainer::Training;
@@ -32,7 +32,7 @@ use self::trainer::{
     BoxChange, BoxesBySlot, NoTraining, PendingTraining, TrainedIndex, TrainingPoll,
 };
 pub(crate) use self::trainer::{TablesTraining, Trainer};
-use super::{MegaflowCache, MissedPackets, RowAddress};
+use super::{MegaflowCache, MegaflowConfig, MissedPackets, RowAddress};
 use crate::{cache::EntryRef, packet::buffer::BURST};
 
 /// An index over the entries of a [`MegaflowCache`], and its training.
@@ -42,6 +42,8 @@ pub(super) struct LearnedIndex {
     trainer: Arc<Trainer>,
     /// Minimum number of masks with which entries are indexed.
     masks_min: usize,
+    /// The kind of the index.
+    kind: StartIndexKind,
     /// The index in use.
     current: Option<TrainedIndex>,
     /// The training in progress, with the boxes that it indexes.
@@ -73,11 +75,12 @@ const UNINDEXED_MIN: usize = 8;
 const _: () = assert!(BURST <= CANDIDATE_BATCH_MAX, "a burst fits into one batch of candidates");
 
 impl LearnedIndex {
-    /// Creates an index that is switched on when there are `masks_min` masks.
-    pub(super) const fn new(trainer: Arc<Trainer>, masks_min: usize) -> Self {
+    /// Creates an index that is switched on when there are enough masks.
+    pub(super) const fn new(trainer: Arc<Trainer>, config: &MegaflowConfig) -> Self {
         Self {
             trainer,
-            masks_min,
+            masks_min: config.learned_masks_min,
+            kind: config.learned_kind,
             current: None,
             pending: None,
             boxes: None,
@@ -244,7 +247,7 @@ impl LearnedIndex {
     /// Gives the collected boxes to the trainer; returns whether it started.
     fn begin_training(&mut self, cache: &mut MegaflowCache) -> bool {
         let Some(boxes) = self.boxes.take() else { return false };
-        match self.trainer.start(boxes) {
+        match self.trainer.start(boxes, self.kind) {
             Ok(pending) => {
                 self.pending = Some(pending);
                 true

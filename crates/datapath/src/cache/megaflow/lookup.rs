@@ -49,7 +49,7 @@ impl IndexedMegaflows {
         trainer: &Arc<Trainer>,
     ) -> Self {
         cache.order_every(config.probes_per_ordering);
-        let learned = LearnedIndex::new(Arc::clone(trainer), config.learned_masks_min);
+        let learned = LearnedIndex::new(Arc::clone(trainer), &config);
         Self { cache, learned, probes_min: config.lookup_probes_min }
     }
 
@@ -117,6 +117,7 @@ impl IndexedMegaflows {
 mod tests {
     use proptest::prelude::*;
     use shunt_flow::{FieldId, FlowMask, hash::KeyHasher};
+    use shunt_nuevomatch::StartIndexKind;
 
     use super::*;
     use crate::{cache::megaflow::Training, packet::buffer::BURST};
@@ -186,11 +187,12 @@ mod tests {
     }
 
     impl Model {
-        fn new(seed: u64, training: Training) -> Self {
+        fn new(seed: u64, training: Training, learned_kind: StartIndexKind) -> Self {
             let cache = MegaflowCache::new(KeyHasher::new(seed), seed);
             let config = MegaflowConfig {
                 lookup_probes_min: 0,
                 learned_masks_min: 2,
+                learned_kind,
                 ..MegaflowConfig::DEFAULT
             };
             let trainer = Arc::new(Trainer::new(training));
@@ -301,14 +303,24 @@ mod tests {
         ])
     }
 
+    /// Generates kinds of learned indexes.
+    fn kinds() -> impl Strategy<Value = StartIndexKind> {
+        prop::sample::select(vec![
+            StartIndexKind::Tree,
+            StartIndexKind::Segments,
+            StartIndexKind::Rqrmi,
+        ])
+    }
+
     proptest! {
         #[test]
         fn a_lookup_finds_exactly_the_live_entries(
             ops in ops(),
             seed: u64,
             training in trainings(),
+            kind in kinds(),
         ) {
-            let mut model = Model::new(seed, training);
+            let mut model = Model::new(seed, training, kind);
             for op in &ops {
                 model.run(op);
             }
@@ -320,7 +332,7 @@ mod tests {
 
     #[test]
     fn an_index_without_trainer_is_disabled() {
-        let mut model = Model::new(1, Training::Lost);
+        let mut model = Model::new(1, Training::Lost, StartIndexKind::Tree);
         for number in 0..64_u8 {
             let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
             model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
@@ -337,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_trained_index_replaces_the_search_of_masks() {
-        let mut model = Model::new(1, Training::Inline);
+        let mut model = Model::new(1, Training::Inline, StartIndexKind::Tree);
         for number in 0..64_u8 {
             let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
             model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
@@ -356,7 +368,7 @@ mod tests {
 
     #[test]
     fn entries_that_come_during_a_training_are_found() {
-        let mut model = Model::new(1, Training::Inline);
+        let mut model = Model::new(1, Training::Inline, StartIndexKind::Tree);
         let mut next = 0_u8;
         let mut insert = |model: &mut Model, count: u8| {
             for number in next..next + count {

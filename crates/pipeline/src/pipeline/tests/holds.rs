@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use shunt_flow::{FlowKey, Match, PortNo};
+use shunt_nuevomatch::StartIndexKind;
 
 use super::*;
 use crate::{
@@ -365,7 +366,7 @@ fn training_reads_rules_in_steps() {
     let strictly = |text| parse_rule(FlowModCommand::DeleteStrict, text, &NoPortNames).unwrap();
     let changes = [strictly("tcp,tp_dst=7"), add_rule("tcp,tp_dst=5000,actions=drop")];
     pipeline.apply(BRIDGE, &changes, Time::ZERO).unwrap();
-    let trained = Box::new(LearnedRules::train(rules).unwrap());
+    let trained = Box::new(LearnedRules::train(rules, StartIndexKind::Tree).unwrap());
     let former = open.end(trained).unwrap();
     assert!(former.is_none(), "there was no index");
     let finds = |port: u16| {
@@ -390,11 +391,11 @@ fn an_index_of_a_removed_table_is_dropped() {
     add("udp,actions=drop");
     let mut new = pipeline.begin_training(BRIDGE, table).unwrap();
     add("arp,actions=drop");
-    let trained = Box::new(LearnedRules::train(old.take_rules()).unwrap());
+    let trained = Box::new(LearnedRules::train(old.take_rules(), StartIndexKind::Tree).unwrap());
     assert!(old.end(trained).unwrap().is_some());
     assert!(pipeline.bridges.read()[&BRIDGE].table(table).unwrap().learned().is_none());
     assert!(pipeline.begin_training(BRIDGE, table).is_none(), "the new training goes on");
-    let trained = Box::new(LearnedRules::train(new.take_rules()).unwrap());
+    let trained = Box::new(LearnedRules::train(new.take_rules(), StartIndexKind::Tree).unwrap());
     assert!(new.end(trained).unwrap().is_none());
     let bridges = pipeline.bridges.read();
     let index = bridges[&BRIDGE].table(table).unwrap().learned().unwrap();

@@ -13,7 +13,9 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use shunt_classifier::{Lifetime, Version};
 use shunt_flow::{FlowKey, FlowMask, Match, layout::FLOW_WORDS};
-use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule};
+use shunt_nuevomatch::{
+    AnyStartIndex, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule, StartIndexKind,
+};
 
 use super::{
     lanes::{CatalogueBox, LANES, LaneSelection},
@@ -24,10 +26,15 @@ use crate::{id::RuleId, tables::rule::Rule};
 /// The most keys of one lookup.
 pub(crate) const LOOKUP_MAX: usize = 32;
 
+/// The classifier of the rules in their lanes.
+pub(super) type LaneClassifier = NuevoMatch<LANES, AnyStartIndex>;
+
 /// The rules of a table, and the index that finds them.
 pub(crate) struct LearnedRules {
     /// The index, which returns slots.
-    index: NuevoMatch<LANES>,
+    index: LaneClassifier,
+    /// The kind of the index over the starts of buckets.
+    kind: StartIndexKind,
     /// The parts of the key that the index compares.
     selection: LaneSelection,
     /// The form of the keys of the index.
@@ -69,16 +76,21 @@ const NO_REST: u32 = u32::MAX;
 const REMAINDER_MIN: usize = 64;
 
 impl LearnedRules {
-    /// Trains an index over rules, in any order.
+    /// Trains an index of a kind over rules, in any order.
     ///
     /// Returns `None` if the index cannot hold the rules.
-    pub(crate) fn train(mut rules: Vec<(Lifetime, Arc<Rule>)>) -> Option<Self> {
+    pub(crate) fn train(
+        mut rules: Vec<(Lifetime, Arc<Rule>)>,
+        kind: StartIndexKind,
+    ) -> Option<Self> {
         let boxes: Vec<_> = rules.iter().map(|(_, rule)| box_of(rule)).collect();
         let selection = LaneSelection::choose(boxes.iter());
         let schema = selection.schema();
-        let empty = NuevoMatch::build(&schema, &[], &NuevoMatchSettings::default()).ok()?;
+        let settings = NuevoMatchSettings::default();
+        let empty = NuevoMatch::build_with(&schema, &[], &settings, &kind).ok()?;
         let mut own = Self {
             index: empty,
+            kind,
             selection,
             schema,
             slots: Vec::with_capacity(rules.len()),
@@ -95,8 +107,7 @@ impl LearnedRules {
             }
             indexed.extend(own.add(lifetime, rule)?);
         }
-        own.index =
-            NuevoMatch::build(&own.schema, &indexed, &NuevoMatchSettings::default()).ok()?;
+        own.index = NuevoMatch::build_with(&own.schema, &indexed, &settings, &kind).ok()?;
         own.remainder_trained = own.index.remainder_len();
         Some(own)
     }
@@ -192,8 +203,13 @@ impl LearnedRules {
     }
 
     /// Returns the index over the lanes, in which the value of a rule is its slot.
-    pub(super) const fn index(&self) -> &NuevoMatch<LANES> {
+    pub(super) const fn index(&self) -> &LaneClassifier {
         &self.index
+    }
+
+    /// Returns the kind of the index over the starts of buckets.
+    pub(crate) const fn kind(&self) -> StartIndexKind {
+        self.kind
     }
 
     /// Returns the lanes that the index compares.

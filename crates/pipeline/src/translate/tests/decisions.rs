@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use shunt_flow::FlowKey;
 
+use super::learned::kinds;
 use crate::{
     decisions::packet_decider::{PacketDecider, PacketDecision},
     pipeline::training::IndexedTables,
@@ -47,6 +48,7 @@ proptest! {
         network in generate::network(),
         ops in prop::collection::vec(generate::op(), 0..6),
         packets in prop::collection::vec(generate::packet(), 8),
+        kind in kinds(),
     ) {
         // The first pipeline counts decisions, and the second counts translations.
         let (mut checked, mut expected) = (CheckedPipeline::new(&network), CheckedPipeline::new(&network));
@@ -56,7 +58,8 @@ proptest! {
             // The tables first have no learned indexes, then new indexes, and then indexes with
             // changes.
             if turn % 3 != 0 {
-                checked.pipeline.train_tables(IndexedTables::for_decisions(1 + turn % 2), Time::ZERO);
+                let tables = IndexedTables::for_decisions(1 + turn % 2).by(kind);
+                checked.pipeline.train_tables(tables, Time::ZERO);
             }
             let keys: Vec<_> = packets.iter().map(crate::testing::visible).collect();
             let mut decisions: Vec<_> = keys.iter().map(|_| PacketDecision::default()).collect();

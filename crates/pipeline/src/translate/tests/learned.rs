@@ -10,6 +10,7 @@ use shunt_flow::{
     prerequisite,
     text::NoPortNames,
 };
+use shunt_nuevomatch::StartIndexKind;
 
 use super::invariants;
 use crate::{
@@ -25,6 +26,11 @@ use crate::{
     time::Time,
 };
 
+/// Generates kinds of the index over the starts of buckets.
+pub(super) fn kinds() -> impl Strategy<Value = StartIndexKind> {
+    select(vec![StartIndexKind::Tree, StartIndexKind::Segments, StartIndexKind::Rqrmi])
+}
+
 proptest! {
     #![proptest_config(crate::testing::cases(200))]
 
@@ -34,12 +40,14 @@ proptest! {
         network in generate::network(),
         ops in prop::collection::vec(generate::op(), 0..5),
         packets in prop::collection::vec(generate::packet(), 6),
+        kind in kinds(),
     ) {
         let (mut checked, mut runner) = (CheckedPipeline::new(&network), runner());
         checked.pipeline.set_indexed_rules_min(1);
         for turn in 0..=ops.len() {
             if turn % 3 == 0 {
-                checked.pipeline.train_tables(IndexedTables::for_translations(1), Time::ZERO);
+                let tables = IndexedTables::for_translations(1).by(kind);
+                checked.pipeline.train_tables(tables, Time::ZERO);
             }
             for key in &packets {
                 let (shown, version) = (visible(key), checked.pipeline.version());
@@ -71,11 +79,13 @@ proptest! {
         rules in prop::collection::vec(rule(), 100..200),
         changes in prop::collection::vec((any::<prop::sample::Index>(), rule()), 0..60),
         packets in prop::collection::vec((any::<prop::sample::Index>(), packet()), 40),
+        kinds in [kinds(), kinds()],
     ) {
         let (pipeline, id) = (CheckedPipeline::with_rules(BRIDGES[0], &[]).pipeline, BRIDGES[0]);
         pipeline.set_indexed_rules_min(1);
         change(&pipeline, id, FlowModCommand::Add, &rules);
-        pipeline.train_tables(IndexedTables::for_translations(1), Time::ZERO);
+        let tables = kinds.map(|kind| IndexedTables::for_translations(1).by(kind));
+        pipeline.train_tables(tables[0], Time::ZERO);
         // Too many rules in the remainder are rare.
         prop_assume!(pipeline.is_indexed(id, TableId::FIRST));
         let (before, old) = (pipeline.version(), pipeline.rules(id, &RuleFilter::all()));
@@ -93,7 +103,7 @@ proptest! {
         are_sound(&pipeline, &keys, after, &new)?;
         pipeline.reclaim(after);
         are_sound(&pipeline, &keys, after, &new)?;
-        pipeline.train_tables(IndexedTables::for_translations(1), Time::ZERO);
+        pipeline.train_tables(tables[1], Time::ZERO);
         are_sound(&pipeline, &keys, after, &new)?;
     }
 }

@@ -10,6 +10,7 @@ fn value(key: &str) -> &'static str {
     match key {
         "caches.kind" => "gigaflow",
         "caches.index" => "learned",
+        "caches.learned_index" => "rqrmi",
         "caches.gigaflow.policy" => "one-to-one",
         "caches.gigaflow.eviction" => "never",
         "caches.gigaflow.offload.kind" => "embedded",

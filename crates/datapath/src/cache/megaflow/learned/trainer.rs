@@ -9,7 +9,9 @@ use std::{
     thread::Builder,
 };
 
-use shunt_nuevomatch::{CandidateIndex, KeySchema, PartitionSettings};
+use shunt_nuevomatch::{
+    AnyStartIndex, CandidateIndex, KeySchema, PartitionSettings, StartIndexKind,
+};
 use shunt_pipeline::{
     IndexedTables, Pipeline, Time, TrainingReport,
     lanes::{CatalogueBox, LANES, LaneSelection},
@@ -93,8 +95,8 @@ pub(crate) enum TablesTraining {
 
 /// A job of the trainer thread.
 enum TrainerJob {
-    /// Builds an index.
-    Train(BoxesBySlot, SyncSender<TrainedIndex>),
+    /// Builds an index of a kind.
+    Train(BoxesBySlot, StartIndexKind, SyncSender<TrainedIndex>),
     /// Trains indexes over the rules of these tables, which were requested at a time.
     TrainTables(
         Arc<Pipeline>,
@@ -117,7 +119,7 @@ pub(super) struct BoxChange {
 /// An index with the lanes that it compares.
 #[derive(Debug)]
 pub(super) struct TrainedIndex {
-    pub(super) index: CandidateIndex<LANES>,
+    pub(super) index: CandidateIndex<LANES, AnyStartIndex>,
     pub(super) selection: LaneSelection,
     /// For each slot, true if the index has its entry.
     pub(super) has: Vec<bool>,
@@ -147,20 +149,24 @@ impl Trainer {
         })
     }
 
-    /// Starts to build an index.
-    pub(super) fn start(&self, boxes: BoxesBySlot) -> Result<PendingTraining, NoTraining> {
+    /// Starts to build an index of a kind.
+    pub(super) fn start(
+        &self,
+        boxes: BoxesBySlot,
+        kind: StartIndexKind,
+    ) -> Result<PendingTraining, NoTraining> {
         let jobs = match &self.0 {
             TrainerKind::Thread(jobs) => jobs,
             TrainerKind::Caller { polls } => {
-                let trained = Box::new(TrainedIndex::train(boxes));
+                let trained = Box::new(TrainedIndex::train(boxes, kind));
                 return Ok(PendingTraining::Done { trained, polls: *polls });
             }
             TrainerKind::Lost => return Err(NoTraining::Lost),
         };
         let (reply, trained) = mpsc::sync_channel(1);
-        match jobs.try_send(TrainerJob::Train(boxes, reply)) {
+        match jobs.try_send(TrainerJob::Train(boxes, kind, reply)) {
             Ok(()) => Ok(PendingTraining::Sent(trained)),
-            Err(TrySendError::Full(TrainerJob::Train(boxes, _))) => Err(NoTraining::Busy(boxes)),
+            Err(TrySendError::Full(TrainerJob::Train(boxes, ..))) => Err(NoTraining::Busy(boxes)),
             Err(_) => Err(NoTraining::Lost),
         }
     }
@@ -239,9 +245,9 @@ fn guarded(train: impl FnOnce() -> TrainingReport) -> Result<TrainingReport, Tra
 fn run_jobs(jobs: &Receiver<TrainerJob>) {
     while let Ok(job) = jobs.recv() {
         match job {
-            TrainerJob::Train(boxes, reply) => {
+            TrainerJob::Train(boxes, kind, reply) => {
                 // The receiver is gone if another cache was selected meanwhile.
-                let _ = reply.send(TrainedIndex::train(boxes));
+                let _ = reply.send(TrainedIndex::train(boxes, kind));
             }
             TrainerJob::TrainTables(pipeline, tables, now, reply) => {
                 // The receiver is gone if the packet thread has ended.
@@ -253,13 +259,14 @@ fn run_jobs(jobs: &Receiver<TrainerJob>) {
 }
 
 impl TrainedIndex {
-    /// Builds an index of all boxes.
+    /// Builds an index of a kind over all boxes.
     ///
     /// # Panics
     ///
-    /// Never: the lanes have 32 bits at most, and each box is made of a value and its mask.
+    /// Never: the lanes have 32 bits at most, each box is made of a value and its mask, and an index
+    /// of any kind numbers all starts.
     #[expect(clippy::expect_used, reason = "lanes and boxes are valid by construction")]
-    fn train(boxes: BoxesBySlot) -> Self {
+    fn train(boxes: BoxesBySlot, kind: StartIndexKind) -> Self {
         let selection = LaneSelection::choose(boxes.iter().flatten());
         let schema = KeySchema::new(&selection.widths()).expect("lanes have at most 32 bits");
         let rules: Vec<_> = (0..)
@@ -267,7 +274,7 @@ impl TrainedIndex {
             .filter_map(|(slot, own)| Some(selection.project(own.as_ref()?, slot)))
             .collect();
         let (index, left_out) =
-            CandidateIndex::build(&schema, &rules, &PartitionSettings::default())
+            CandidateIndex::build_with(&schema, &rules, &PartitionSettings::default(), &kind)
                 .expect("boxes lie in their lanes");
         let mut has: Vec<bool> = boxes.iter().map(Option::is_some).collect();
         let left_out: Vec<u32> =
