@@ -106,7 +106,7 @@ pub use meters::{
 };
 pub use packet_count::PacketTotals;
 pub use pipeline::{
-    BridgeContents, Change, Crediting, Pipeline, RuleListing,
+    BridgeContents, Change, Crediting, Pipeline, RuleListing, TraversalCredit,
     training::{IndexedTables, TrainingReport},
 };
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};

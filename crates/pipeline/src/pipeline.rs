@@ -7,6 +7,7 @@
 
 mod bridge_changes;
 mod contents;
+mod crediting;
 mod expiry;
 mod holds;
 mod learned;
@@ -17,6 +18,7 @@ pub(crate) mod training;
 mod translations;
 
 pub use contents::BridgeContents;
+pub use crediting::{Crediting, TraversalCredit};
 pub use scans::RuleListing;
 
 use std::{
@@ -25,10 +27,9 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use shunt_classifier::Version;
 
 use crate::{
@@ -54,7 +55,6 @@ use crate::{
         table::TableTotals,
     },
     time::Time,
-    traversals::traversal::Traversal,
     update::{batch::UpdateBatch, bundle::own, check::check_actions, modification::Modification},
     versions::delta::Delta,
 };
@@ -90,13 +90,6 @@ pub struct Pipeline {
     /// Number of times that a read of many rules or objects has released the lock.
     #[cfg(test)]
     shared_holds: AtomicU64,
-}
-
-/// The tables, locked to credit hits: see [`Pipeline::crediting`].
-pub struct Crediting<'a> {
-    bridges: RwLockReadGuard<'a, VersionedBridges>,
-    /// Rules with timeouts that packets have lowered, not queued again yet.
-    lowered: &'a Mutex<Vec<Arc<Rule>>>,
 }
 
 /// State of control, which changes of the tables update one after the other.
@@ -329,33 +322,6 @@ impl Pipeline {
         self.bridges.read().get(&id).map_or_else(Vec::new, VersionedBridge::table_stats)
     }
 
-    /// Credits the hits of one traversal; see [`Crediting::credit`].
-    ///
-    /// A traversal without credits takes no lock, so a frame that the switch itself sends waits for
-    /// no change of the tables.
-    pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
-        if !traversal.credits_nothing() {
-            self.crediting().credit(traversal, packets, bytes, used);
-        }
-    }
-
-    /// Locks the tables to credit the hits of several traversals.
-    ///
-    /// Changes of the tables wait until the result is dropped.
-    pub fn crediting(&self) -> Crediting<'_> {
-        Crediting { bridges: self.bridges.read(), lowered: &self.lowered }
-    }
-
-    /// Locks the tables to credit hits, but waits at most `wait` for the lock.
-    ///
-    /// Returns `None` if a change of the tables holds the lock longer. A caller with other work
-    /// tries again later.
-    #[must_use]
-    pub fn try_crediting(&self, wait: Duration) -> Option<Crediting<'_>> {
-        let bridges = self.bridges.try_read_for(wait)?;
-        Some(Crediting { bridges, lowered: &self.lowered })
-    }
-
     /// Records rules that may expire earlier than their queued deadline.
     ///
     /// Packets have lowered their timeouts.
@@ -379,32 +345,6 @@ impl Pipeline {
         self.learn_status.follow(&deltas, &self.bridges, version);
         self.published.store(version.number(), Ordering::Release);
         Change { version, deltas }
-    }
-}
-
-impl Crediting<'_> {
-    /// Credits hits of a traversal to its rules, tables, groups and mirrors.
-    ///
-    /// The groups are those that chose buckets. The hits also repeat the refreshes of the traversal
-    /// (invariant 7).
-    pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
-        for visit in traversal.lookups() {
-            if let Some(rule) = &visit.rule {
-                rule.stats.credit(packets, bytes, used);
-            }
-            if let Some(bridge) = self.bridges.get(&visit.bridge) {
-                bridge.credit(visit.table, packets, visit.rule.is_some());
-            }
-        }
-        for hit in &traversal.group_hits {
-            hit.credit(packets, bytes);
-        }
-        for hit in &traversal.output_hits {
-            hit.credit(packets, bytes);
-        }
-        for lowered in traversal.refreshes.iter().filter_map(|refresh| refresh.touch(used)) {
-            self.lowered.lock().push(Arc::clone(lowered));
-        }
     }
 }
 

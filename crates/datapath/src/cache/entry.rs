@@ -20,10 +20,13 @@
 use std::{collections::VecDeque, iter, sync::Arc};
 
 use shunt_pipeline::{
-    Crediting, DatapathAction, DatapathPort, InstallNo, Pipeline, QueueId, Time, Traversal,
+    DatapathAction, DatapathPort, InstallNo, QueueId, Time, Traversal, TraversalCredit,
 };
 
-use super::repair_queue::RepairQueue;
+use super::{
+    credit::{CREDITS_MAX, Credit, TakenCredits},
+    repair_queue::RepairQueue,
+};
 use crate::metrics::DropReason;
 
 /// A reference to an entry: its slot and the generation of the slot.
@@ -33,17 +36,6 @@ pub struct EntryRef {
     pub slot: u32,
     /// Number of entries that the slot held before.
     pub generation: u32,
-}
-
-/// Hits that have not been credited to rules yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Credit {
-    /// Number of packets.
-    pub packets: u64,
-    /// Bytes of the packets at ingress.
-    pub bytes: u64,
-    /// Time of the last hit.
-    pub used: Time,
 }
 
 /// An entry that was taken out of its slot.
@@ -488,16 +480,33 @@ impl Entries {
         self.dirty.len()
     }
 
-    /// Passes the uncredited hits of the next slot in the list to `credit`.
-    pub fn credit_one(&mut self, credit: impl FnOnce(&Traversal, Credit)) {
-        let Some(slot) = self.dirty.pop_front() else { return };
-        let index = slot as usize;
-        self.hot[index].is_dirty = false;
-        // A dead entry is credited, too; a reclaimed slot has no hits left.
-        let taken = self.take_credit(index);
-        if let (Some(taken), Some(traversal)) = (taken, &self.cold[index].traversal) {
-            credit(traversal, taken);
+    /// Takes the uncredited hits of the next slots in the list.
+    ///
+    /// Takes those of at most [`CREDITS_MAX`] slots. Then [`Self::credits`] returns their
+    /// traversals.
+    pub fn take_credits(&mut self, slots_max: usize) -> TakenCredits {
+        let mut taken = TakenCredits::NONE;
+        for _ in 0..slots_max.min(CREDITS_MAX) {
+            let Some(slot) = self.dirty.pop_front() else { break };
+            let index = slot as usize;
+            self.hot[index].is_dirty = false;
+            // A dead entry is credited, too; a reclaimed slot has no hits left.
+            if let Some(credit) = self.take_credit(index) {
+                taken.push(slot, credit);
+            }
         }
+        taken
+    }
+
+    /// Returns the hits that were taken just now, with their traversals.
+    pub fn credits<'a>(
+        &'a self,
+        taken: &'a TakenCredits,
+    ) -> impl Iterator<Item = TraversalCredit<'a>> + Clone {
+        taken.iter().filter_map(|(slot, credit)| {
+            let traversal = self.cold[slot as usize].traversal.as_deref()?;
+            Some(credit.of(traversal))
+        })
     }
 
     /// Takes the counts of a slot that were not credited yet.
@@ -552,22 +561,6 @@ impl Entries {
         match self.cold.get_mut(newer as usize) {
             Some(after) => after.older = older,
             None => self.newest = older,
-        }
-    }
-}
-
-impl Credit {
-    /// Credits the rules of a traversal.
-    pub fn apply(self, tables: &Crediting<'_>, traversal: &Traversal) {
-        tables.credit(traversal, self.packets, self.bytes, self.used);
-    }
-}
-
-impl Reclaimed {
-    /// Credits the last hits of the entry to its rules.
-    pub fn apply_credit(&self, pipeline: &Pipeline) {
-        if let Some(credit) = self.credit {
-            credit.apply(&pipeline.crediting(), &self.traversal);
         }
     }
 }

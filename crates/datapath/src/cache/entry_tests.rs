@@ -41,7 +41,7 @@ enum Op {
     Insert,
     Kill(usize),
     Hit(usize, u64),
-    CreditOne,
+    Credit(usize),
     Reclaim,
 }
 
@@ -51,7 +51,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => Just(Op::Insert),
         2 => (0..16_usize).prop_map(Op::Kill),
         6 => (0..16_usize, 60..1500_u64).prop_map(|(which, bytes)| Op::Hit(which, bytes)),
-        2 => Just(Op::CreditOne),
+        2 => (0..2 * LIMIT).prop_map(Op::Credit),
         1 => Just(Op::Reclaim),
     ];
     prop::collection::vec(op, 0..200)
@@ -115,9 +115,12 @@ impl Model {
                     assert_eq!(self.entries.used_at(entry.slot), Some((entry, now)));
                 }
             }
-            Op::CreditOne => {
-                let credited = &mut self.credited;
-                self.entries.credit_one(|own, credit| Self::credit(credited, own, credit));
+            Op::Credit(slots_max) => {
+                let taken = self.entries.take_credits(slots_max);
+                for own in self.entries.credits(&taken) {
+                    let TraversalCredit { traversal, packets, bytes, used } = own;
+                    Self::credit(&mut self.credited, traversal, Credit { packets, bytes, used });
+                }
             }
             Op::Reclaim => {
                 if let Some(reclaimed) = self.entries.reclaim()
@@ -165,7 +168,7 @@ proptest! {
             model.check();
         }
         while model.entries.dirty() > 0 {
-            model.run(Op::CreditOne);
+            model.run(Op::Credit(1));
         }
         prop_assert_eq!(model.hits, model.credited);
     }

@@ -14,6 +14,7 @@ mod caches;
 mod chain;
 #[cfg(not(loom))]
 mod config;
+mod credit;
 mod entry;
 #[cfg(not(loom))]
 mod exact;
@@ -35,8 +36,9 @@ pub use chain::CoverageLink;
 pub(crate) use config::MAX_IDLE_DEFAULT;
 #[cfg(not(loom))]
 pub use config::{CacheConfig, FlowsConfig, Wildcard};
+pub use credit::{CREDITS_MAX, Credit, TakenCredits};
 pub(crate) use entry::TraversalDrop;
-pub use entry::{Credit, Entries, EntryRef, Hit, Reclaimed};
+pub use entry::{Entries, EntryRef, Hit, Reclaimed};
 #[cfg(not(loom))]
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]

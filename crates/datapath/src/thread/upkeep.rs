@@ -6,7 +6,7 @@ use shunt_pipeline::{Pipeline, Time};
 
 use super::flows::TableDecisions;
 use crate::{
-    cache::{Caches, Credit, EntryRef},
+    cache::{CREDITS_MAX, Caches, Credit, EntryRef},
     command::{DumpedEntry, Reply},
     evict::owner::Owner,
     forecast::Speculation,
@@ -47,9 +47,6 @@ struct EntryDump {
 const CREDITS_PER_ITERATION: usize = 64;
 /// Maximum number of entries that an idle iteration credits.
 const CREDITS_PER_IDLE_ITERATION: usize = 512;
-
-/// Maximum number of entries credited under one lock of the tables.
-const CREDITS_PER_HOLD: usize = 64;
 
 /// Longest time that a thread waits for the lock of the tables to credit entries.
 ///
@@ -117,10 +114,9 @@ impl UpkeepJobs {
             let Some(tables) = pipeline.try_crediting(CREDIT_WAIT_MAX) else { break };
             // The lock is released after each batch, so changes of the tables wait for one batch at
             // most.
-            let batch = (most - count).min(CREDITS_PER_HOLD);
-            for _ in 0..batch {
-                entries.credit_one(|traversal, credit| credit.apply(&tables, traversal));
-            }
+            let batch = (most - count).min(CREDITS_MAX);
+            let taken = entries.take_credits(batch);
+            tables.credit_all(entries.credits(&taken));
             count += batch;
         }
         let has_decisions = decisions.dirty() > 0;

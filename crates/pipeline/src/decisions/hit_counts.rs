@@ -10,7 +10,7 @@
 //! grows while many targets are replaced, up to a bound. So memory is bounded, and a warm burst
 //! allocates nothing.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, hint::black_box, sync::Arc};
 
 use shunt_flow::hash::split_mix;
 
@@ -250,6 +250,7 @@ impl HitCounts {
     ) -> (Vec<Arc<Rule>>, usize) {
         let mut lowered = self.credit_replaced(bridges);
         let count = self.dirty.len().min(count);
+        self.read_next(count);
         for _ in 0..count {
             let Some(index) = self.dirty.pop_front() else { break };
             let slot = &mut self.slots[index as usize];
@@ -261,6 +262,19 @@ impl HitCounts {
             }
         }
         (lowered, count)
+    }
+
+    /// Reads the counters of the next targets.
+    ///
+    /// Loads after an atomic addition wait for it. So the loads of many targets overlap only before
+    /// the additions.
+    fn read_next(&self, count: usize) {
+        for index in self.dirty.iter().take(count) {
+            let slot = self.slots.get(*index as usize);
+            if let Some(HitTarget::Rule(rule)) = slot.and_then(|slot| slot.target.as_ref()) {
+                black_box(rule.stats.totals());
+            }
+        }
     }
 
     /// Credits the counts of targets that lost their slot.

@@ -2,6 +2,8 @@
 
 mod holds;
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use shunt_flow::{FlowKey, text::NoPortNames};
 
