@@ -160,19 +160,10 @@ fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(),
         let value = words.next_if(|value| !value.starts_with("--"));
         let value = value.ok_or_else(|| format!("{word} needs a value after it"))?;
         if let Some(choice) = choices.iter().find(|choice| choice.option == word) {
-            check_choice(choice, value)?;
+            choice.check(value)?;
         }
     }
     Ok(())
-}
-
-fn check_choice(choice: &Choice, value: &str) -> Result<(), String> {
-    let names = (choice.names)();
-    let Some(wrong) = value.split(',').find(|name| !names.contains(name)) else { return Ok(()) };
-    let meant = nearest_of(wrong, names.iter().copied());
-    let meant = meant.map_or_else(String::new, |name| format!(": did you mean `{name}`?"));
-    let (option, names) = (choice.option, names.join(", "));
-    Err(format!("{option} has no value `{wrong}`{meant}; choose from {names}"))
 }
 
 fn no_such_option(word: &str, known: &[&str]) -> String {

@@ -51,6 +51,7 @@ const QUESTIONS: &[(&str, &str)] = &[
         "How many CPU cycles does a packet take through a table with hundreds of masks?",
     ),
     ("nuevomatch-lookup", "How fast does the learned index find the rule of a packet?"),
+    ("nuevomatch-answers", "Does the learned index ever give a wrong answer?"),
     ("nuevomatch-build", "How long does it take to build the learned index of a rule set?"),
     ("nuevomatch-updates", "How fast can rules change while another thread looks up packets?"),
     ("nuevomatch-bundles", "Do lookups slow down while many rules are added at once?"),

@@ -1,6 +1,7 @@
 //! The experiment framework: experiments by name, their rows, and the written reports.
 
 mod axis;
+mod choice;
 mod columns;
 mod command;
 mod guide;
@@ -18,13 +19,14 @@ mod table;
 mod title;
 mod words;
 
+pub use choice::Choice;
 pub use command::run_command;
 pub(crate) use command::target;
 pub use machine::machine;
 use overview::overview;
 pub use plot::plot;
 pub use progress::Progress;
-pub use registry::{Choice, EXPERIMENTS, Experiment, find};
+pub use registry::{EXPERIMENTS, Experiment, find};
 use registry::{OF_DBSP, WITH_CIRCUITS};
 pub(crate) use report::write_atomically;
 pub use report::{Form, Report};

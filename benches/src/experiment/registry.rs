@@ -2,7 +2,7 @@
 
 use shunt_flow::text::nearest_of;
 
-use super::{Row, Run};
+use super::{Choice, Row, Run};
 use crate::experiments::{
     characterisation, classifier, dpdk_ports, foresight, forwarding, generation, gigaflow,
     guest_ports, host_ports, idle_ports, kernel_ports, live, megaflows, misses, nic_push,
@@ -33,15 +33,6 @@ pub struct Experiment {
     pub run: fn(&mut Run) -> Vec<Row>,
     /// Measures one part in a separate process, and prints the values that `run` reads.
     pub run_part: fn(&mut Run, &str),
-}
-
-/// An option that selects parts of an experiment by comma-separated names.
-#[derive(Debug)]
-pub struct Choice {
-    /// Name of the option.
-    pub option: &'static str,
-    /// Returns the legal values of the option.
-    pub names: fn() -> Vec<&'static str>,
 }
 
 impl Experiment {
@@ -303,6 +294,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
                  compared with tuple space search",
         run: nuevomatch::lookups::run,
         run_part: nuevomatch::lookups::run_part,
+        ..OWN
+    },
+    Experiment {
+        name: "nuevomatch-answers",
+        title: "NuevoMatch: lookups beside two judges",
+        what: "Wrong answers of each index, against a linear scan and against TupleMerge",
+        options: &[nuevomatch::answers::HEADERS],
+        run: nuevomatch::answers::run,
+        run_part: nuevomatch::answers::run_part,
         ..OWN
     },
     Experiment {

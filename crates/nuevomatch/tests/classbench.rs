@@ -9,20 +9,13 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    env, fs,
-    path::PathBuf,
-    process::Command,
-    time::Duration,
-};
+use std::{collections::BTreeMap, env, fs, path::PathBuf, process::Command, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shunt_nuevomatch::{
-    BestMatch, BucketCapacity, KeySchema, LinearSegments, NuevoMatch, NuevoMatchSettings,
-    PartitionSettings, PriorityRule, StaticTree, parse_classbench,
-    rqrmi::CertifiedModel,
-    testing::{HeaderStream, SyntheticSet, TupleMerge},
+    BestMatch, BucketCapacity, KeySchema, NuevoMatch, NuevoMatchSettings, PartitionSettings,
+    PriorityRule, parse_classbench,
+    testing::{CheckedSet, SyntheticSet},
 };
 
 /// Variable with the folder of ClassBench rule-sets.
@@ -39,12 +32,6 @@ const HEADERS_PER_SCAN: usize = 100;
 
 /// Variable with the names of rule-sets.
 const RULE_SETS: &str = "SHUNT_RULE_SETS";
-
-/// Number of headers that are generated at once.
-const BATCH: usize = 8_192;
-
-/// The widths of the lanes of a 5-tuple.
-const WIDTHS: [u8; 5] = [32, 32, 16, 16, 8];
 
 fn folder() -> Option<PathBuf> {
     env::var_os(FOLDER).map(PathBuf::from)
@@ -157,15 +144,6 @@ fn answers_equal_a_scan() {
     }
 }
 
-/// A rule-set with the lookups of every index.
-struct CheckedSet {
-    name: String,
-    rules: Vec<PriorityRule<5>>,
-    tree: NuevoMatch<5, StaticTree>,
-    segments: NuevoMatch<5, LinearSegments>,
-    model: NuevoMatch<5, CertifiedModel>,
-}
-
 /// Returns the names of the rule-sets to compare.
 fn names() -> Vec<String> {
     if let Ok(names) = env::var(RULE_SETS) {
@@ -197,47 +175,17 @@ fn advance(bar: &ProgressBar, compared: usize) {
     }
 }
 
-impl CheckedSet {
-    /// Returns a generated rule set (`acl_10k`), or one of ClassBench (`acl1_10k`).
-    fn new(name: &str) -> Self {
-        let (family, size) = name.split_once('_').unwrap_or((name, ""));
-        let generated = SyntheticSet::ALL.into_iter().find(|set| set.name() == family);
-        let rules = match (generated, size.trim_end_matches('k').parse::<u32>()) {
-            (Some(set), Ok(thousands)) => set.rules(thousands * 1_000, 29),
-            _ => rules(name).unwrap_or_else(|| {
-                panic!("{RULE_SETS}: {name} is not a rule-set: name one such as acl_1k")
-            }),
-        };
-        let (schema, settings) = (KeySchema::five_tuple(), NuevoMatchSettings::default());
-        // Learned indexes have small errors over few starts, so buckets are small here.
-        let small = fixed_settings(4);
-        Self {
-            name: name.to_owned(),
-            tree: NuevoMatch::build(&schema, &rules, &settings).unwrap(),
-            segments: NuevoMatch::build(&schema, &rules, &small).unwrap(),
-            model: NuevoMatch::build(&schema, &rules, &small).unwrap(),
-            rules,
-        }
-    }
-
-    /// Looks up headers by each index, and compares the results.
-    fn check(&self, headers: &[[u32; 5]], judge: impl Fn(&[u32; 5]) -> Option<BestMatch>) {
-        let mut found = [(); 3].map(|()| vec![None; headers.len()]);
-        self.tree.lookup_batch(headers, &mut found[0]);
-        self.segments.lookup_batch(headers, &mut found[1]);
-        self.model.lookup_batch(headers, &mut found[2]);
-        for (at, header) in headers.iter().enumerate() {
-            let expected = judge(header);
-            for (found, index) in found.iter().zip(["tree", "segments", "RQ-RMI"]) {
-                assert_eq!(found[at], expected, "{}: {index}: {header:?}", self.name);
-            }
-        }
-    }
-
-    fn scan(&self, header: &[u32; 5]) -> Option<BestMatch> {
-        let rule = self.rules.iter().find(|rule| rule.matches(header))?;
-        Some(BestMatch { priority: rule.priority(), value: rule.value() })
-    }
+/// Returns a generated rule set (`acl_10k`), or one of ClassBench (`acl1_10k`).
+fn checked_set(name: &str) -> CheckedSet {
+    let (family, size) = name.split_once('_').unwrap_or((name, ""));
+    let generated = SyntheticSet::ALL.into_iter().find(|set| set.name() == family);
+    let rules = match (generated, size.trim_end_matches('k').parse::<u32>()) {
+        (Some(set), Ok(thousands)) => set.rules(thousands * 1_000, 29),
+        _ => rules(name).unwrap_or_else(|| {
+            panic!("{RULE_SETS}: {name} is not a rule-set: name one such as acl_1k")
+        }),
+    };
+    CheckedSet::new(rules).unwrap()
 }
 
 /// Compares distinct headers with a scan, which finds the first rule that matches.
@@ -246,19 +194,16 @@ impl CheckedSet {
 fn distinct_headers_equal_the_linear_scan() {
     let count = headers_count();
     for name in names() {
-        let set = CheckedSet::new(&name);
-        let bar = progress_bar(format!("{name}, scan"), count);
-        let mut stream = HeaderStream::new(&set.rules, 7);
-        let (mut seen, mut batch) = (HashSet::with_capacity(count), vec![[0; 5]; BATCH]);
-        while seen.len() < count {
-            batch.resize(BATCH, [0; 5]);
-            stream.fill(&mut batch);
-            batch.retain(|header| seen.len() < count && seen.insert(*header));
-            set.check(&batch, |header| set.scan(header));
-            advance(&bar, batch.len());
-        }
+        let set = checked_set(&name);
+        let (bar, mut compared) = (progress_bar(format!("{name}, scan"), count), 0);
+        let step = |headers| {
+            compared += headers;
+            advance(&bar, headers);
+        };
+        set.compare_with_scan(count, step, |wrong| panic!("{name}: {wrong:?}"));
+        assert_eq!(compared, count);
         bar.finish_and_clear();
-        eprintln!("{name}: {} distinct headers equal the scan", seen.len());
+        eprintln!("{name}: {compared} distinct headers equal the scan");
     }
 }
 
@@ -270,21 +215,14 @@ fn distinct_headers_equal_the_linear_scan() {
 fn headers_equal_tuple_merge() {
     let count = headers_count() * HEADERS_PER_SCAN;
     for name in names() {
-        let set = CheckedSet::new(&name);
-        let rival = TupleMerge::new(&WIDTHS, &set.rules);
-        let bar = progress_bar(format!("{name}, TupleMerge"), count);
-        let mut stream = HeaderStream::new(&set.rules, 8);
-        let (mut compared, mut batch) = (0, vec![[0; 5]; BATCH]);
-        while compared < count {
-            batch.truncate(count - compared);
-            stream.fill(&mut batch);
-            if compared == 0 {
-                set.check(&batch, |header| set.scan(header));
-            }
-            set.check(&batch, |header| rival.lookup(header));
-            compared += batch.len();
-            advance(&bar, batch.len());
-        }
+        let set = checked_set(&name);
+        let (bar, mut compared) = (progress_bar(format!("{name}, TupleMerge"), count), 0);
+        let step = |headers| {
+            compared += headers;
+            advance(&bar, headers);
+        };
+        set.compare_with_tuple_merge(count, step, |wrong| panic!("{name}: {wrong:?}"));
+        assert_eq!(compared, count);
         bar.finish_and_clear();
         eprintln!("{name}: {compared} headers equal TupleMerge");
     }

@@ -1,5 +1,6 @@
 //! NuevoMatch experiments: classification by learned indexes.
 
+pub(crate) mod answers;
 pub(crate) mod building;
 pub(crate) mod bundles;
 pub(crate) mod forwarding;
