@@ -111,7 +111,7 @@ fn check(name: &str, classifier: &Classifier, rules: &[Rule]) {
     }
 }
 
-/// Returns settings with few and with many rules in a bucket, with and without iSets.
+/// Returns settings with small and large buckets, with and without iSets.
 fn all_settings() -> [NuevoMatchSettings; 4] {
     let fixed = |sets_max, bucket_rules| {
         let partition = PartitionSettings { sets_max, bucket_rules, ..Default::default() };
