@@ -1,5 +1,6 @@
 //! Compiles the C shim against the installed libdpdk; does nothing without the feature `dpdk`.
 
+/// Compiles the shim if the feature `dpdk` is enabled.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c/shim.c");
@@ -18,6 +19,7 @@ mod shim {
     /// The oldest release of DPDK that the shim supports.
     const OLDEST: &str = "22.11";
 
+    /// Finds libdpdk and compiles the shim.
     pub(super) fn compile() {
         let library = match pkg_config::Config::new().atleast_version(OLDEST).probe("libdpdk") {
             Ok(library) => library,

@@ -11,6 +11,7 @@ use std::time::Duration;
 pub(crate) struct DecayWindow {
     /// Numbers of packets at the start of the window, and the end of the window.
     current: Option<(ReceivedPackets, Duration)>,
+    /// True if no packets were received in the last window.
     is_idle: bool,
 }
 

@@ -27,6 +27,7 @@ pub(crate) struct PolledIntervals {
     pub(crate) advertised: IntervalPair,
     /// Intervals that determine the times of sending and expiry.
     pub(crate) used: IntervalPair,
+    /// True while a Poll sequence runs, which advertises new intervals.
     is_polling: bool,
 }
 

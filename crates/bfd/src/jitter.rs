@@ -8,10 +8,12 @@ use std::{num::NonZeroU8, time::Duration};
 /// Generators). Equal seeds give equal intervals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JitterSource {
+    /// State of the pseudo-random number generator.
     state: u64,
 }
 
 impl JitterSource {
+    /// Creates a source from a seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self { state: seed }
     }

@@ -16,8 +16,11 @@ pub(crate) struct RemoteSession {
     pub(crate) state: BfdState,
     /// `bfd.RemoteDiscr`; 0 if it is not known.
     pub(crate) discriminator: u32,
+    /// The diagnostic code in the last packet of the remote system.
     pub(crate) diagnostic: BfdDiagnostic,
+    /// The flags in the last packet of the remote system.
     pub(crate) flags: BfdFlags,
+    /// Detect Mult in the last packet; `None` before the first packet.
     pub(crate) multiplier: Option<NonZeroU8>,
     /// Desired Min TX Interval of the last packet.
     pub(crate) min_tx: Duration,

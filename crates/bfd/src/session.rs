@@ -25,6 +25,7 @@ use crate::{
 /// and sends the returned packet. Each call costs O(1).
 #[derive(Debug)]
 pub struct BfdSession {
+    /// The settings of this end.
     settings: BfdSettings,
     /// `bfd.LocalDiscr`.
     discriminator: NonZeroU32,
@@ -32,18 +33,27 @@ pub struct BfdSession {
     state: BfdState,
     /// `bfd.LocalDiag`.
     diagnostic: BfdDiagnostic,
+    /// The state variables about the remote system.
     remote: RemoteSession,
+    /// The transmit and receive intervals of this end.
     intervals: PolledIntervals,
+    /// The timer of periodic control packets.
     transmit: TransmitTimer,
+    /// The window that detects a session without traffic.
     decay: DecayWindow,
+    /// The data packets that were received, as proof that the path forwards.
     activity: ReceiveActivity,
     /// True if a packet with the flag Final must be sent.
     owes_final: bool,
     /// State and diagnostic in the last sent packet.
     sent: Option<(BfdState, BfdDiagnostic)>,
+    /// The forwarding state that an operator has forced, if any.
     forced_forwarding: Option<bool>,
+    /// The forwarding state after the last event.
     was_forwarding: bool,
+    /// Number of changes of the forwarding state.
     flap_count: u64,
+    /// Numbers of packets that were sent, received and refused.
     counters: BfdCounters,
     /// State changes since the last call of `poll`, at most [`EVENTS_MAX`].
     events: Vec<BfdEvent>,

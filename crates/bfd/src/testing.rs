@@ -65,6 +65,7 @@ pub fn fuzz_bfd(data: &[u8]) {
     }
 }
 
+/// Gives the control packet of a frame to the session, or counts a bad frame.
 fn take_frame(
     session: &mut BfdSession,
     frame: &[u8],

@@ -9,6 +9,7 @@ use crate::jitter::JitterSource;
 /// The timer of periodic packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransmitTimer {
+    /// The source of shortened intervals.
     jitter: JitterSource,
     /// Time between two packets, before jitter.
     interval: Option<Duration>,
@@ -19,6 +20,7 @@ pub(crate) struct TransmitTimer {
 }
 
 impl TransmitTimer {
+    /// Creates a timer that is not started; `seed` is for the jitter.
     pub(crate) const fn new(seed: u64) -> Self {
         Self { jitter: JitterSource::new(seed), interval: None, last: None, next: None }
     }

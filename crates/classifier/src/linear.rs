@@ -11,15 +11,20 @@ use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 /// Every operation takes time proportional to the number of rules.
 #[derive(Clone, Debug)]
 pub struct Linear<R> {
+    /// The rules, in the order of insertion.
     rules: Vec<ListedRule<R>>,
 }
 
 /// A rule of the list, and the versions that contain it.
 #[derive(Clone, Debug)]
 struct ListedRule<R> {
+    /// The match of the rule.
     matching: Match,
+    /// The priority and the age of the rule.
     rank: Rank,
+    /// The versions that contain the rule.
     lifetime: Lifetime,
+    /// The value of the caller for this rule.
     rule: R,
 }
 
@@ -130,7 +135,9 @@ impl<R: Clone> Classifier<R> for Linear<R> {
 
 /// The rules that were not compared with a key yet, highest rank last.
 struct LinearMatches<'a, 'k, R> {
+    /// The key that is looked up.
     key: &'k FlowKey,
+    /// The rules that remain to be compared, highest rank last.
     listed: Vec<&'a ListedRule<R>>,
 }
 

@@ -46,7 +46,9 @@ const WIDTH: u8 = 128;
 /// Prefixes are stored in the type `P`, which must have room for all bits of the values.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie<P> {
+    /// All nodes; the first is the root.
     nodes: Vec<TrieNode<P>>,
+    /// Indices of unused nodes.
     free: Vec<u32>,
 }
 
@@ -64,9 +66,11 @@ pub(crate) trait PrefixBits: Copy {
 struct TrieNode<P> {
     /// The prefix of the node; bits beyond `length` are zero.
     prefix: P,
+    /// Length of the prefix in bits.
     length: u8,
     /// Number of times that the set holds this prefix.
     count: u32,
+    /// Indices of the two children; `ABSENT` for no child.
     children: [u32; 2],
 }
 
@@ -103,6 +107,7 @@ impl PrefixBits for u32 {
 }
 
 impl<P: PrefixBits> Trie<P> {
+    /// Creates an empty trie.
     pub(crate) fn new() -> Self {
         let root = TrieNode { prefix: P::of(0), length: 0, count: 0, children: [ABSENT; 2] };
         Self { nodes: vec![root], free: Vec::new() }

@@ -66,6 +66,7 @@ pub(crate) struct Taps {
 }
 
 impl Taps {
+    /// Creates a list without captures.
     pub(crate) const fn new() -> Self {
         Self { taps: Vec::new(), now: Time::ZERO }
     }

@@ -21,8 +21,11 @@ pub struct Histogram {
 /// A [`Histogram`] to which one thread adds, and which any thread reads.
 #[derive(Debug)]
 pub struct HistogramCounters {
+    /// Number of values in each bucket.
     counts: [Counter; BUCKETS],
+    /// The sum of all values in nanoseconds.
     sum_ns: Counter,
+    /// The longest value in nanoseconds.
     longest_ns: Counter,
 }
 

@@ -118,6 +118,7 @@ pub struct NetflowCache {
     hasher: KeyHasher,
     /// The ring of flows to report.
     expired: Producer<ExpiredFlow>,
+    /// The counters and settings that both endpoints share.
     shared: Arc<NetflowShared>,
     /// Position of the next flow to check, while a scan runs.
     next_checked: usize,
@@ -132,7 +133,9 @@ pub struct NetflowCache {
 /// The reader's endpoint of a NetFlow cache.
 #[derive(Debug)]
 pub struct NetflowReceiver {
+    /// The ring of expired flows.
     expired: Consumer<ExpiredFlow>,
+    /// The counters and settings that both endpoints share.
     shared: Arc<NetflowShared>,
 }
 
@@ -151,6 +154,7 @@ struct NetflowShared {
 
 /// A flow of the cache, in the list of its hash bucket.
 struct CachedFlow {
+    /// The fields that identify the flow.
     key: NetflowKey,
     /// The hash bucket of the flow.
     bucket: u32,

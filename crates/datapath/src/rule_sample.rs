@@ -44,6 +44,7 @@ pub struct RuleSampler {
 /// The reader's end of the ring of samples.
 #[derive(Debug)]
 pub struct RuleSampleReceiver {
+    /// The ring of samples.
     samples: Consumer<RuleSample>,
     /// Number of samples that the full ring dropped.
     dropped: Arc<Counter>,

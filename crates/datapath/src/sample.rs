@@ -46,6 +46,7 @@ pub struct SamplerConfig {
 
 /// Chooses samples of one bridge; the packet thread's end of the ring.
 pub struct PacketSampler {
+    /// The bridge of which packets are sampled.
     bridge: BridgeId,
     /// One packet in this number is sampled.
     rate: NonZeroU32,
@@ -57,13 +58,16 @@ pub struct PacketSampler {
     random: u64,
     /// The ring of samples.
     packets: Producer<SampledPacket>,
+    /// The counters of sampled and lost packets.
     counters: Arc<SamplerCounters>,
 }
 
 /// The reader's end of the ring of samples.
 #[derive(Debug)]
 pub struct SampleReceiver {
+    /// The ring of sampled packets.
     packets: Consumer<SampledPacket>,
+    /// The counters of sampled and lost packets.
     counters: Arc<SamplerCounters>,
 }
 

@@ -55,7 +55,9 @@ const MISSING_ONE_IN: u32 = 8;
 /// A pool that a device uses; becomes idle when dropped.
 #[derive(Debug)]
 pub(crate) struct PoolLease {
+    /// The size and the NUMA node of the pool.
     shape: PoolShape,
+    /// The pool.
     pool: MbufPool,
 }
 
@@ -120,6 +122,7 @@ impl PoolLease {
         Ok(Self { shape, pool })
     }
 
+    /// Returns the pool.
     pub(crate) const fn pool(&self) -> MbufPool {
         self.pool
     }

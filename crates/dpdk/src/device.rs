@@ -33,10 +33,15 @@ static CONTROL: Mutex<()> = Mutex::new(());
 /// A network device that DPDK drives.
 #[derive(Debug)]
 pub struct DpdkDevice {
+    /// DPDK, which has started.
     eal: Eal,
+    /// The name of the device.
     name: String,
+    /// The limits of the device.
     limits: DeviceLimits,
+    /// The state: opened, started or closed.
     state: DeviceState,
+    /// The counters at the last reading.
     counters: LastCounters,
 }
 
@@ -45,6 +50,7 @@ pub struct DpdkDevice {
 enum DeviceState {
     Attached(RawPort),
     Started {
+        /// The open port.
         port: Arc<RawPort>,
         /// The buffer pool, which becomes idle when the device is closed.
         _buffers: PoolLease,

@@ -9,7 +9,9 @@ pub const BURST_MAX: usize = BURST;
 #[derive(Debug)]
 pub struct DpdkReceiver {
     // Declared before the handle, so that the buffers return while the device is open.
+    /// The buffers of a burst.
     frames: FrameBuffer,
+    /// The right to receive from the queue.
     handle: RxHandle,
 }
 
@@ -18,6 +20,7 @@ pub struct DpdkReceiver {
 pub struct ReceivedFrames<'a>(&'a mut FrameBuffer);
 
 impl DpdkReceiver {
+    /// Creates a receiver with an empty buffer.
     pub(crate) const fn new(handle: RxHandle) -> Self {
         Self { frames: FrameBuffer::new(), handle }
     }
@@ -67,7 +70,9 @@ impl Drop for ReceivedFrames<'_> {
 #[derive(Debug)]
 pub struct DpdkSender {
     // Declared before the handle, as in `DpdkReceiver`.
+    /// The buffers of a burst.
     frames: FrameBuffer,
+    /// The right to send to the queue.
     handle: TxHandle,
 }
 
@@ -83,6 +88,7 @@ pub enum BurstEnd {
 }
 
 impl DpdkSender {
+    /// Creates a sender with an empty buffer.
     pub(crate) const fn new(handle: TxHandle) -> Self {
         Self { frames: FrameBuffer::new(), handle }
     }

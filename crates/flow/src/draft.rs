@@ -23,7 +23,9 @@ use crate::{
 /// A match under construction.
 #[derive(Clone, Default)]
 pub(crate) struct MatchDraft {
+    /// The values of the matched fields.
     key: FlowKey,
+    /// The bits that are matched.
     mask: FlowMask,
 }
 

@@ -16,7 +16,9 @@ use crate::layout::FLOW_WORDS;
 /// A hash function of flow keys, selected from a family by the seed.
 #[derive(Clone)]
 pub struct KeyHasher {
+    /// The two secrets of each pair of words.
     secrets: [[u64; 2]; PAIRS_MAX],
+    /// The secrets of the final step.
     fold: [u64; 2],
 }
 

@@ -13,6 +13,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct FlowKey {
+    /// The words of the key.
     words: [u64; FLOW_WORDS],
 }
 

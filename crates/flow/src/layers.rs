@@ -96,6 +96,7 @@ impl Layers {
         }
     }
 
+    /// Returns whether the destination in the header is the final one.
     pub(crate) const fn route(&self) -> Route {
         if self.end & Self::VIA == 0 { Route::Final } else { Route::Via }
     }

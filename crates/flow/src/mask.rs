@@ -12,6 +12,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub struct FlowMask {
+    /// The words of the mask.
     words: [u64; FLOW_WORDS],
 }
 

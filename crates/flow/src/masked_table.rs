@@ -20,11 +20,15 @@ use crate::{
 /// A table of keys under one mask, with `TAIL` words of the caller for each key.
 #[derive(Debug)]
 pub struct MaskedTable<const TAIL: usize> {
+    /// The words of the mask that are not zero.
     mask: Box<[MaskWord]>,
+    /// The row of each key, by its hash.
     index: RowIndex,
     /// The rows; each has as many lines as its words need.
     lines: Vec<RowLine>,
+    /// Number of cache lines of a row.
     lines_per_row: usize,
+    /// Numbers of unused rows.
     free: Vec<u32>,
 }
 

@@ -60,6 +60,7 @@ impl WordMap {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the function returns each half separately"
+    /// Returns the low and the high 64 bits.
     )]
     const fn halves(self) -> [u64; 2] {
         [self.0 as u64, (self.0 >> 64) as u64]
@@ -112,6 +113,7 @@ const _: () = assert!(HEADER_START == 64, "headers are the upper half of a map")
 const HEAD: usize = 2;
 
 impl SparseWords {
+    /// Creates the sparse form of some words.
     fn new(words: &[u64; FLOW_WORDS]) -> Self {
         Self::of(WordMap::nonzero(words), words)
     }
@@ -400,7 +402,9 @@ impl fmt::Debug for SparseKey {
 /// Bits of the value outside the mask are zero, so equal matches are equal values. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Match {
+    /// The bits that are matched.
     mask: SparseMask,
+    /// The masked words of the value.
     value: Arc<[u64]>,
 }
 

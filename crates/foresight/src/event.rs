@@ -45,6 +45,7 @@ pub struct SiblingSet {
 /// The sets are built once for all threads, because they can have many values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiblingSets {
+    /// The sets.
     sets: Vec<SiblingSet>,
     /// The index of the set that has a value of a field.
     set_of: BTreeMap<(FieldId, u128), usize>,

@@ -13,7 +13,9 @@ use crate::{
 /// The predictors of a switch.
 #[derive(Debug)]
 pub struct Foresight {
+    /// The predictors, each with its governor.
     predictors: Vec<GovernedPredictor>,
+    /// The settings of all governors.
     config: GovernorConfig,
     /// The index of the first of equally confident predictors in the next call.
     first: usize,
@@ -24,9 +26,13 @@ pub struct Foresight {
 /// A predictor with the governor that may pause it.
 #[derive(Debug)]
 struct GovernedPredictor {
+    /// The predictor.
     predictor: Box<dyn Predictor>,
+    /// The governor of the predictor.
     governor: Governor,
+    /// Number of forecasts that were made.
     forecasts: u64,
+    /// Time that the predictor took.
     spent: Duration,
 }
 

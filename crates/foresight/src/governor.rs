@@ -89,7 +89,9 @@ pub enum GovernorState {
 /// Pauses a predictor that costs more translations than it saves.
 #[derive(Clone, Debug)]
 pub struct Governor {
+    /// The settings of the governor.
     config: GovernorConfig,
+    /// The state of the predictor: on, paused or on trial.
     state: GovernorState,
     /// The remaining tokens, in sixteenths of a token.
     parts: u64,
@@ -109,6 +111,7 @@ pub struct Governor {
     counts: OutcomeCounts,
     /// The length of the next pause.
     pause: Duration,
+    /// Number of pauses so far.
     pauses: u64,
 }
 
@@ -131,6 +134,7 @@ struct InstallHistory(Vec<InstalledForecasts>);
 /// The number of forecasts that were installed until a time.
 #[derive(Clone, Copy, Debug)]
 struct InstalledForecasts {
+    /// The time.
     time: Duration,
     /// Number of forecasts that were installed.
     count: u64,

@@ -5,10 +5,12 @@ use crate::error::BfdError;
 /// The unread octets of a frame, or of a part of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BfdOctets<'a> {
+    /// The octets that were not read yet.
     unread: &'a [u8],
 }
 
 impl<'a> BfdOctets<'a> {
+    /// Creates a reader of all octets.
     pub(crate) const fn new(octets: &'a [u8]) -> Self {
         Self { unread: octets }
     }

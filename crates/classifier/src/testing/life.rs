@@ -111,7 +111,9 @@ impl MaskBits {
 /// The fields of a mask: whole fields, and fields with some bits.
 #[derive(Clone, Copy, Debug)]
 struct MaskShape {
+    /// Fields that are matched exactly.
     full: &'static [FieldId],
+    /// Fields of which some bits are matched.
     partial: &'static [FieldId],
 }
 

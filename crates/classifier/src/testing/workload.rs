@@ -135,6 +135,7 @@ fn mask(random: &mut SplitMix64) -> FlowMask {
     mask
 }
 
+/// Adds IPv4 prefixes and a port to a mask, as an access list has.
 fn add_access(mask: &mut FlowMask, random: &mut SplitMix64) {
     for field in [FieldId::Ipv4Src, FieldId::Ipv4Dst] {
         let length = random.pick(&[0, 0, 8, 12, 16, 18, 20, 22, 23, 24, 24, 26, 28, 30, 32, 32]);

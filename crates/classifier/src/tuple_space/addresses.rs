@@ -16,7 +16,9 @@ use crate::trie::{Prefixes, Trie, leading_ones};
 /// One trie per address field.
 #[derive(Clone, Debug)]
 pub(super) struct AddressTries {
+    /// The tries of the IPv4 source and destination.
     ipv4: [Trie<u32>; IPV4_COUNT],
+    /// The tries of the other address fields.
     ipv6: [Trie<u128>; FIELDS_COUNT - IPV4_COUNT],
 }
 
@@ -29,19 +31,25 @@ pub(super) struct PrefixLengths([u8; FIELDS.len()]);
 
 /// The results of the trie walks for one packet, computed at most once per field.
 pub(super) struct AddressWalks<'a, 'k> {
+    /// The tries of the table.
     tries: &'a AddressTries,
+    /// The key that is looked up.
     key: &'k FlowKey,
+    /// The two address fields of the packet, once they are known.
     sides: Option<[AddressSide; 2]>,
 }
 
 /// One of the two address fields of a packet, by its Ethernet type.
 #[derive(Clone, Copy, Debug)]
 struct AddressSide {
+    /// Index of the field in `FIELDS`.
     field: usize,
+    /// The result of the trie walk, once it was made.
     found: Option<Prefixes>,
 }
 
 impl AddressTries {
+    /// Creates empty tries.
     pub(super) fn new() -> Self {
         Self { ipv4: [Trie::new(), Trie::new()], ipv6: [Trie::new(), Trie::new()] }
     }

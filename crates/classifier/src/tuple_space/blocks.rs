@@ -17,6 +17,7 @@ pub(super) struct Block {
     /// For each address field, the slots of each prefix length.
     /// A slot with length 0 is in no set.
     lengths: [SlotSets<u8>; FIELDS_COUNT],
+    /// The slots of each gate.
     gates: SlotSets<GateId>,
 }
 

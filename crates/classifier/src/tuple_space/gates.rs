@@ -19,7 +19,9 @@ use super::{
 pub(super) struct Gates {
     /// The gates by [`GateId`]; the gates in `free` have no rules.
     gates: Vec<Gate>,
+    /// Numbers of unused gates.
     free: Vec<GateId>,
+    /// The gate of each set of masked words.
     by_mask: HashMap<SparseMask, GateId, FixedState>,
 }
 
@@ -30,9 +32,13 @@ pub(super) struct GateId(u32);
 /// A set of masked words, with the values that its subtables contain.
 #[derive(Clone, Debug)]
 struct Gate {
+    /// The masked words before the network layer.
     mask: SparseMask,
+    /// The masked words with the secrets of their hash.
     words: Box<[HashedWord]>,
+    /// The values that the subtables of the gate contain.
     values: ValueSet,
+    /// Number of subtables that use the gate.
     subtables_count: usize,
 }
 
@@ -50,6 +56,7 @@ pub(super) struct GateAnswers {
 const GATE_ANSWER_WORDS: usize = 4;
 
 impl Gates {
+    /// Creates an empty list of gates.
     pub(super) fn new(seed: &FixedState) -> Self {
         let by_mask = HashMap::with_hasher(seed.clone());
         Self { gates: Vec::new(), free: Vec::new(), by_mask }

@@ -14,7 +14,9 @@ use crate::trie::Trie;
 pub(super) struct PortTrie {
     /// The port bits of the mask in the word [`word::TRANSPORT`].
     mask: u64,
+    /// Length of the longest port prefix in bits.
     length: u8,
+    /// The trie of the port prefixes.
     trie: Trie<u32>,
 }
 

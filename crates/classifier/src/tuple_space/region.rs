@@ -25,12 +25,16 @@ pub(super) enum RegionCandidates<'a, R> {
 
 /// A match with which rules are compared.
 pub(super) struct Region<'a> {
+    /// The key of the match.
     key: FlowKey,
+    /// The mask of the match.
     mask: FlowMask,
+    /// The hash function of the table.
     hashing: &'a Hashing,
 }
 
 impl<'a> Region<'a> {
+    /// Creates a region from a match.
     pub(super) fn new(matching: &Match, hashing: &'a Hashing) -> Self {
         let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
         Self { key, mask, hashing }

@@ -17,13 +17,18 @@ use crate::{Matches, Priority, Rank, Version};
 
 /// One lookup of one key.
 pub(super) struct Search<'a, 'k, R> {
+    /// The table that is searched.
     pub(super) table: &'a TupleSpace<R>,
+    /// The key that is looked up.
     pub(super) key: &'k FlowKey,
+    /// The trie walks for the key.
     pub(super) addresses: AddressWalks<'a, 'k>,
+    /// The gates that were compared with the key already.
     gate_answers: GateAnswers,
 }
 
 impl<'a, 'k, R> Search<'a, 'k, R> {
+    /// Creates the search of `table` for `key`.
     pub(super) fn new(table: &'a TupleSpace<R>, key: &'k FlowKey) -> Self {
         Self {
             table,
@@ -98,7 +103,9 @@ const fn all_slots(count: usize) -> u64 {
 
 /// All rules that match a key, highest rank first.
 pub(super) struct TupleMatches<'a, 'k, R> {
+    /// The lookup of the key.
     search: Search<'a, 'k, R>,
+    /// The version of the rules that are visible.
     version: Version,
     /// Number of slots of the search order that were searched.
     searched_count: usize,
@@ -107,6 +114,7 @@ pub(super) struct TupleMatches<'a, 'k, R> {
 }
 
 impl<'a, 'k, R> TupleMatches<'a, 'k, R> {
+    /// Creates an iterator that has compared no rule yet.
     pub(super) const fn new(search: Search<'a, 'k, R>, version: Version) -> Self {
         Self { search, version, searched_count: 0, pending: Vec::new() }
     }

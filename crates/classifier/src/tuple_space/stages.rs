@@ -29,11 +29,14 @@ pub(super) struct SubtableStages {
 /// Some words of a mask, and the values that rules have in them.
 #[derive(Clone, Debug)]
 pub(super) struct StageValues {
+    /// The words of the mask that this stage hashes.
     words: Box<[HashedWord]>,
+    /// The hashes of the values of all rules in these words.
     values: ValueSet,
 }
 
 impl SubtableStages {
+    /// Creates the stages of a mask.
     pub(super) fn new(mask: &SparseMask, hashing: &Hashing) -> Self {
         let words = hashing.words(mask);
         let mut stages: Vec<StageValues> = Vec::new();
@@ -130,6 +133,7 @@ impl SubtableStages {
 }
 
 impl StageValues {
+    /// Creates a stage without values.
     fn new(words: Box<[HashedWord]>) -> Self {
         Self { words, values: ValueSet::default() }
     }

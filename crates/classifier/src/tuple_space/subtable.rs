@@ -20,14 +20,21 @@ use crate::{Lifetime, Priority, Rank, Version};
 /// see it.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSubtable<R> {
+    /// The words of the mask, with the secrets of their hash.
     words: Box<[HashedWord]>,
+    /// The rules by the hash of their value.
     chains: HashTable<RuleChain<R>>,
+    /// The ports of the rules, if the mask has port bits.
     ports: Option<PortTrie>,
+    /// The stages that can end a search early.
     stages: SubtableStages,
+    /// The gate of the subtable, if its mask has words before the network layer.
     gate: Option<GateId>,
+    /// The prefix lengths of the address fields in the mask.
     prefix_lengths: PrefixLengths,
     /// Number of rules per position; a position has several rules after a replacement.
     positions: BTreeMap<RulePosition, u32>,
+    /// The mask of all rules of the subtable.
     mask: SparseMask,
 }
 
@@ -36,6 +43,7 @@ pub(super) struct RuleSubtable<R> {
 /// The position is the same until the rule is reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RulePosition {
+    /// The rank of the rule.
     rank: Rank,
     /// The hash of the value of the rule.
     hash: u64,
@@ -47,20 +55,27 @@ pub(super) struct RulePosition {
 /// rules stay until they are reclaimed, so a rule that is often replaced has a long chain.
 #[derive(Clone, Debug)]
 pub(super) struct RuleChain<R> {
+    /// The hash of the value of the chain.
     hash: u64,
+    /// The rules of the chain, highest rank first.
     rules: Vec<SubtableRule<R>>,
 }
 
 /// A rule as the table stores it.
 #[derive(Clone, Debug)]
 pub(super) struct SubtableRule<R> {
+    /// The match of the rule.
     pub(super) matching: Match,
+    /// The priority and the age of the rule.
     pub(super) rank: Rank,
+    /// The versions that contain the rule.
     pub(super) lifetime: Lifetime,
+    /// The value of the caller for this rule.
     pub(super) rule: R,
 }
 
 impl<R> RuleSubtable<R> {
+    /// Creates a subtable without rules.
     pub(super) fn new(mask: SparseMask, gate: Option<GateId>, hashing: &Hashing) -> Self {
         Self {
             words: hashing.words(&mask),
@@ -84,6 +99,7 @@ impl<R> RuleSubtable<R> {
         &self.words
     }
 
+    /// Returns the stages of the subtable.
     pub(super) const fn stages(&self) -> &SubtableStages {
         &self.stages
     }

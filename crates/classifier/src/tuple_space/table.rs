@@ -25,19 +25,25 @@ use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 /// at most O(w) steps per subtable and allocates nothing.
 #[derive(Clone, Debug)]
 pub struct TupleSpace<R> {
+    /// The secrets of the hash function.
     pub(super) hashing: Hashing,
     /// The subtables by [`SubtableId`]; subtables in `free` have no rules and no slot.
     pub(super) subtables: Vec<RuleSubtable<R>>,
+    /// Numbers of unused subtables.
     free: Vec<SubtableId>,
+    /// The subtable of each mask.
     by_mask: HashMap<SparseMask, SubtableId, FixedState>,
     /// The subtables that have rules, highest rank first.
     pub(super) order: Vec<SearchSlot>,
     /// The slots of `order`, 64 per block.
     pub(super) blocks: Vec<Block>,
+    /// The gates of all subtables.
     pub(super) gates: Gates,
+    /// The tries of the address fields.
     pub(super) addresses: AddressTries,
     /// The removed rules that are not reclaimed, earliest removal on top.
     retired: BinaryHeap<Reverse<RetiredRule>>,
+    /// Number of rules, without retired rules.
     rules_count: usize,
 }
 
@@ -47,17 +53,24 @@ type SubtableId = usize;
 /// A subtable in the search order, with the data that exclude it without a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchSlot {
+    /// The highest rank of a rule of the subtable.
     pub(super) rank_max: Rank,
+    /// The subtable of the slot.
     pub(super) subtable: SubtableId,
+    /// The prefix lengths of the address fields in the mask.
     pub(super) prefix_lengths: PrefixLengths,
+    /// The gate of the subtable, if it has one.
     pub(super) gate: Option<GateId>,
 }
 
 /// A removed rule that waits to be reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RetiredRule {
+    /// The first version without the rule.
     removed: Version,
+    /// The subtable that contains the rule.
     subtable: SubtableId,
+    /// The hash of the value of the rule.
     hash: u64,
 }
 

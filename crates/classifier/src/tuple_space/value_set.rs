@@ -13,7 +13,9 @@ pub(super) struct ValueSet(HashTable<CountedHash>);
 /// One half of a hash, and the number of values with this hash.
 #[derive(Clone, Debug)]
 struct CountedHash {
+    /// The half of the hash that is compared.
     half: u32,
+    /// Number of values with this half.
     count: u32,
 }
 

@@ -11,19 +11,25 @@ use shunt_flow::{FlowKey, FlowMask, SparseMask, layout::FLOW_WORDS};
 /// One word of a mask, with its index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HashedWord {
+    /// Index of the word in a key.
     pub(super) index: usize,
+    /// The bits of the mask in the word.
     pub(super) bits: u64,
+    /// The secret of the word, which makes its hash unpredictable.
     secret: u64,
 }
 
 /// The secrets of a table: one for each word of a key, and a common factor.
 #[derive(Clone, Debug)]
 pub(super) struct Hashing {
+    /// The secret of each word of a key.
     secrets: Box<[u64]>,
+    /// The odd factor by which all hashes are multiplied.
     factor: u64,
 }
 
 impl Hashing {
+    /// Derives the secrets from a seed.
     pub(super) fn new(seed: &FixedState) -> Self {
         let secrets = (0..FLOW_WORDS).map(|index| seed.hash_one(index)).collect();
         // The factor is odd, so that no bit of a word is lost.

@@ -29,6 +29,7 @@ use crate::{
 /// The caches of one packet thread.
 #[derive(Debug)]
 pub(crate) struct Caches {
+    /// The store of the entries of the thread.
     pub(crate) owner: Owner,
     /// The settings of the caches.
     config: CacheConfig,
@@ -116,6 +117,7 @@ impl ExactTrial {
 }
 
 impl Caches {
+    /// Creates empty caches; `seed` is for all hash functions.
     pub(crate) fn new(config: &CacheConfig, mut owner: Owner, seed: u64) -> Self {
         let trainer = Arc::new(Trainer::new(config.training));
         let seeds = IndexSeeds { hasher: KeyHasher::new(seed), seed, trainer };

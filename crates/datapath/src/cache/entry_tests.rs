@@ -31,6 +31,7 @@ fn traversal(number: u64) -> Arc<Traversal> {
     })
 }
 
+/// Returns the number of a test traversal, which its metadata field has.
 fn number_of(traversal: &Traversal) -> u64 {
     u64::try_from(traversal.key.field(FieldId::Metadata)).unwrap()
 }
@@ -59,12 +60,19 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 /// The store, and a model of all entries, live and dead, by install number.
 struct Model {
+    /// The store under test.
     entries: Entries,
+    /// The live entry of each install number.
     live: BTreeMap<u64, EntryRef>,
+    /// The entries that were removed.
     dead: Vec<EntryRef>,
+    /// Packets and bytes that hit each entry.
     hits: BTreeMap<u64, (u64, u64)>,
+    /// Packets and bytes that were credited to each entry.
     credited: BTreeMap<u64, (u64, u64)>,
+    /// Number of entries that were made.
     made: u64,
+    /// The current time in seconds.
     now: u64,
 }
 

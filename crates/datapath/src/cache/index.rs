@@ -293,6 +293,7 @@ macro_rules! wildcard_indexes {
         }
 
         impl AnyIndex {
+            /// Creates the index that the setting selects.
             pub(super) fn new(setting: Wildcard, seeds: &IndexSeeds, totals: &IndexTotals) -> Self {
                 match setting {
                     $($setting => {

@@ -85,8 +85,11 @@ pub(crate) struct MegaflowIndex {
 /// The counts of a megaflow index, before they are published.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MegaflowTally {
+    /// Number of lookups with a hit.
     hits: u64,
+    /// Number of lookups without a hit.
     misses: u64,
+    /// Number of inserted entries.
     inserts: u64,
     /// Number of subtables that lookups have searched.
     probes: u64,
@@ -99,8 +102,11 @@ pub(crate) struct MegaflowTally {
 /// The counts of one kind of lookup.
 #[derive(Clone, Copy, Debug, Default)]
 struct LookupTally {
+    /// Number of lookups with a hit.
     hits: u64,
+    /// Number of lookups without a hit.
     misses: u64,
+    /// Number of inserted entries.
     inserts: u64,
 }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The counters of an egress queue.
 #[derive(Debug, Default)]
 pub(super) struct QueueCounters {
+    /// Packets sent from the queue.
     tx_packets: AtomicU64,
+    /// Bytes sent from the queue.
     tx_bytes: AtomicU64,
     /// Number of packets that the queue dropped.
     tx_errors: AtomicU64,

@@ -7,8 +7,11 @@ use super::*;
 
 /// A packet that was sent.
 struct SentPacket {
+    /// Time of sending in nanoseconds.
     time: u64,
+    /// Index of the egress queue.
     queue: usize,
+    /// Length of the packet in bits.
     bits: u64,
     /// True if the packet took tokens of the minimum rate.
     is_assured: bool,
@@ -16,8 +19,11 @@ struct SentPacket {
 
 /// The sent packets, from which the oracle decides if a queue may send.
 struct HtbOracle {
+    /// Maximum rate of the port in bits per second.
     max_rate: u64,
+    /// The rates of each queue.
     queues: Vec<HtbQueue>,
+    /// The packets that were sent, oldest first.
     sent: Vec<SentPacket>,
 }
 
@@ -47,15 +53,18 @@ impl HtbOracle {
         level
     }
 
+    /// Returns the tokens of the port, which may be negative.
     fn tokens_of_port(&self, now: u64) -> i128 {
         self.tokens_left(self.max_rate, 0, now, |_| true)
     }
 
+    /// Returns the tokens of a queue under its maximum rate.
     fn tokens_below_maximum(&self, queue: usize, now: u64) -> i128 {
         let HtbQueue { max_rate, burst, .. } = self.queues[queue];
         self.tokens_left(max_rate.min(self.max_rate), burst, now, |packet| packet.queue == queue)
     }
 
+    /// Returns the tokens of a queue under its minimum rate.
     fn tokens_below_minimum(&self, queue: usize, now: u64) -> i128 {
         let HtbQueue { min_rate, burst, .. } = self.queues[queue];
         self.tokens_left(min_rate, burst, now, |packet| packet.queue == queue && packet.is_assured)
@@ -104,6 +113,7 @@ impl HtbOracle {
         }
     }
 
+    /// Records a sent packet.
     fn send(&mut self, queue: usize, bits: u64, time: u64) {
         let is_assured = self.tokens_below_minimum(queue, time) > 0;
         self.sent.push(SentPacket { time, queue, bits, is_assured });
@@ -124,6 +134,7 @@ impl HtbOracle {
     }
 }
 
+/// Generates the rates of a queue.
 fn any_queue() -> impl Strategy<Value = HtbQueue> {
     let min_rate = prop_oneof![Just(0), 1_000_u64..2_000_000];
     let max_rate = prop_oneof![Just(u64::MAX), 1_000_u64..20_000_000];
@@ -136,12 +147,15 @@ fn any_queue() -> impl Strategy<Value = HtbQueue> {
 /// A step of one of two threads: the time since the previous step, and new packets.
 #[derive(Clone, Debug)]
 struct Moment {
+    /// Time since the previous step in nanoseconds.
     wait: u64,
+    /// Index of the thread.
     thread: usize,
     /// The queue and the bits of each new packet.
     packets: Vec<(usize, u64)>,
 }
 
+/// Generates a step of a thread.
 fn any_moment() -> impl Strategy<Value = Moment> {
     let wait = prop_oneof![Just(0), 0..2_000_u64, 0..2_000_000_u64, 0..50_000_000_u64];
     let bits = prop_oneof![Just(64 * 8), Just(1514 * 8), 480..500_000_u64];
@@ -152,6 +166,7 @@ fn any_moment() -> impl Strategy<Value = Moment> {
 /// The bits of each waiting packet, by thread and queue.
 type WaitingBits = [Vec<Vec<u64>>; 2];
 
+/// Returns the set of queues that have packets.
 fn set_of(queues: &[Vec<u64>]) -> QueueSet {
     (0..queues.len()).filter(|index| !queues[*index].is_empty()).collect()
 }

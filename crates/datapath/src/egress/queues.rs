@@ -45,6 +45,7 @@ pub(crate) const QUEUE_MAX: usize = 1000;
 const OTHER_THREAD: Duration = Duration::from_micros(100);
 
 impl EgressQueues {
+    /// Creates empty queues for a scheduler.
     pub(crate) fn new(scheduler: Arc<EgressScheduler>) -> Self {
         let queues = scheduler.ids().iter().map(|_| EgressQueue::default()).collect();
         Self { scheduler, queues, own: QueueSet::default(), len: 0, added: 0, due: Time::ZERO }

@@ -36,7 +36,9 @@ pub struct EgressScheduler {
 
 /// The locked tokens, filled up to the current time.
 pub(crate) struct LockedTokens<'s> {
+    /// The scheduler of the port.
     scheduler: &'s EgressScheduler,
+    /// The token buckets, locked.
     tokens: MutexGuard<'s, HtbTokens>,
 }
 

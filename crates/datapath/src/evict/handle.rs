@@ -40,6 +40,7 @@ use crate::{
 pub struct CoordinatorHandle {
     /// Wakes the eviction thread.
     waker: Arc<Waker>,
+    /// The coordinator, under its lock.
     state: Mutex<HandleState>,
 }
 
@@ -54,6 +55,7 @@ enum HandleState {
 
 /// The coordinator, and the last version that all owners acknowledged.
 struct OpenCoordinator {
+    /// The eviction coordinator.
     coordinator: EvictionCoordinator,
     /// The last version that all owners acknowledged.
     acked: Version,

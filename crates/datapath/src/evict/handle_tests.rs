@@ -12,6 +12,7 @@ use crate::evict::coordinator::ChangeSender;
 struct Engine {
     /// An object with deltas that are not quick.
     slow: Option<Object>,
+    /// True if the engine has work that is not done yet.
     has_backlog: bool,
     /// The last version, and the waker of the thread that waits for it.
     last: Option<(Version, Arc<Waker>)>,
@@ -70,8 +71,11 @@ mod acting_thread {
 
     /// A coordinator, and its eviction thread, which is parked.
     struct CoordinatorFixture {
+        /// The handle that wakes the eviction thread.
         waker: Arc<Waker>,
+        /// The handle of the coordinator.
         handle: Arc<CoordinatorHandle>,
+        /// The sender of changes.
         changes: ChangeSender,
     }
 
@@ -84,6 +88,7 @@ mod acting_thread {
             Self { waker, handle, changes }
         }
 
+        /// Sends a change to the coordinator.
         fn send(&self, change: Change) {
             self.changes.send(change).unwrap();
         }

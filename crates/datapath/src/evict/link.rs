@@ -13,6 +13,7 @@ use crate::{
 pub struct Link {
     // Each field has its own cache line of the processor: the owner reads the mailbox in every
     // iteration, and readers of the acknowledged version must not take this line away.
+    /// The mailbox of invalidations for the packet thread.
     mailbox: CachePadded<Mailbox>,
     /// Wakes the packet thread.
     waker: CachePadded<Waker>,

@@ -65,6 +65,7 @@ pub struct Mailbox {
 /// A posted invalidation that the owner has not taken yet.
 #[derive(Debug)]
 struct PendingInvalidation {
+    /// The invalidation that was posted.
     invalidation: Invalidation,
     /// Number of iterations that the owner had begun at the oldest of the merged posts.
     iteration: u64,

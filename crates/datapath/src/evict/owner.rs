@@ -138,6 +138,7 @@ pub struct Refused {
 /// The entries and the version of one owner, and its ring to the engine.
 #[derive(Debug)]
 pub struct Owner {
+    /// The number of the owner.
     id: OwnerId,
     /// The version that the owner has adopted.
     version: Version,
@@ -147,6 +148,7 @@ pub struct Owner {
     reported: u64,
     /// Number of refused installs, by reason.
     refused: Refused,
+    /// The store of the entries.
     entries: Entries,
     /// The ring of installs and removals, to the engine.
     reports: Producer<Report>,
@@ -154,6 +156,7 @@ pub struct Owner {
     requested: LearnSeq,
     /// The last learn request that is applied.
     learned: LearnSeq,
+    /// The ring of learn requests, to the engine.
     learn_requests: Producer<LearnRequest>,
 }
 

@@ -58,11 +58,14 @@ mod model {
     /// A signal for the model checker, which cannot see the `eventfd`.
     #[derive(Debug)]
     pub struct Signal {
+        /// True if the signal is set.
         set: Mutex<bool>,
+        /// The condition variable that wakes a waiting thread.
         changed: Condvar,
     }
 
     impl Signal {
+        /// Creates a signal that is not set.
         pub(crate) fn new() -> std::io::Result<Self> {
             Ok(Self { set: Mutex::new(false), changed: Condvar::new() })
         }

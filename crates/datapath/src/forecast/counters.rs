@@ -40,18 +40,31 @@ pub struct ForecastCounters {
 /// The counters of the forecasts of one origin; see [`OutcomeCounts`].
 #[derive(Debug, Default)]
 pub struct SourceCounters {
+    /// Forecasts that the packet thread received.
     received: SharedCounter,
+    /// Forecasts that became cache entries.
     installed: SharedCounter,
+    /// Installed entries that a packet hit before they expired.
     hits: SharedCounter,
+    /// Forecasts that were received after their flow had arrived.
     late: SharedCounter,
+    /// Forecasts of flows that an older entry covered.
     covered: SharedCounter,
+    /// Installed entries that expired without a hit.
     wrong: SharedCounter,
+    /// Entries evicted without a hit.
     evicted: SharedCounter,
+    /// Entries without a hit of flows that an offload device forwards.
     device_covered: SharedCounter,
+    /// Refused forecasts, by reason.
     refused: [SharedCounter; ForecastRefusal::COUNT],
+    /// Translations that were made for forecasts.
     translations: SharedCounter,
+    /// Nanoseconds from installation to the first hit, summed over hits.
     lead_ns: SharedCounter,
+    /// Nanoseconds of the packet thread that forecasts took.
     spent_ns: SharedCounter,
+    /// Cache entries of forecasts that were wrong or evicted.
     unused_entries: SharedCounter,
 }
 

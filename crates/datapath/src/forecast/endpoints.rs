@@ -37,6 +37,7 @@ impl Default for ForecastConfig {
 /// The packet thread's end, with the predictors of the thread.
 #[derive(Debug)]
 pub struct ThreadForecasts {
+    /// The settings of forecasts.
     pub(crate) config: ForecastConfig,
     /// The predictors and their governors.
     predictors: Foresight,
@@ -58,6 +59,7 @@ pub struct ThreadForecasts {
     pub(crate) routes: ForecastRoutes,
     /// The forecasts that wait for a translation.
     pub(crate) waiting: ForecastQueue,
+    /// The counters that the thread publishes.
     pub(crate) counters: Arc<ForecastCounters>,
     /// The speculative entries of the thread.
     pub(crate) speculation: Speculation,
@@ -70,6 +72,7 @@ pub struct ThreadForecasts {
 pub struct ForecastSender {
     /// The ring to the packet thread.
     messages: Producer<ForecastMessage>,
+    /// The counters of the announced flows.
     counters: Arc<ForecastCounters>,
     /// The link of the packet thread: its mailbox, waker and acknowledged version.
     link: Arc<Link>,

@@ -13,6 +13,7 @@ pub(crate) enum Preload {
     Covered(EntryRef),
     /// The flow has no entries.
     Refused {
+        /// The reason why no entry was installed.
         reason: ForecastRefusal,
         /// Number of translations, whole or of a sub-traversal.
         translations: u64,

@@ -24,6 +24,7 @@ pub(crate) struct ForecastQueue {
 /// A forecast that waits for its translation.
 #[derive(Debug)]
 pub(crate) struct WaitingForecast {
+    /// The forecast.
     pub(crate) forecast: Forecast,
     /// The number of the last install before the forecast was received.
     pub(crate) last: InstallNo,
@@ -46,6 +47,7 @@ struct BoundedQueue {
 const WAITING_MAX: usize = 256;
 
 impl ForecastQueue {
+    /// Returns whether both queues are empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.predicted.is_empty() && self.announced.is_empty()
     }
@@ -82,10 +84,12 @@ impl ForecastQueue {
 }
 
 impl BoundedQueue {
+    /// Returns whether no forecast waits.
     fn is_empty(&self) -> bool {
         self.by_position.is_empty()
     }
 
+    /// Returns whether the maximum number of forecasts waits.
     fn is_full(&self) -> bool {
         self.by_position.len() >= WAITING_MAX
     }

@@ -74,12 +74,14 @@ struct EntryOrigin {
     generation: u32,
     /// The origin of the forecast.
     source: ForecastSource,
+    /// Time at which the entry was installed.
     installed: Time,
 }
 
 /// A forecast with a known outcome.
 #[derive(Debug)]
 pub(crate) struct SettledForecast {
+    /// The flow of the forecast.
     pub(crate) flow: SpeculativeFlow,
     /// The outcome of the forecast.
     pub(crate) settlement: ForecastOutcome,

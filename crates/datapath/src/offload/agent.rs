@@ -37,9 +37,13 @@ use crate::{
 
 /// The agent of an offload device; the caller runs its iterations.
 pub struct OffloadAgent<T> {
+    /// The settings of the agent.
     pub(super) config: OffloadConfig,
+    /// The pipeline, which validates entries.
     pub(super) pipeline: Arc<Pipeline>,
+    /// The offload device.
     pub(super) device: T,
+    /// The abilities and limits of the device.
     pub(super) capabilities: OffloadCapabilities,
     /// The intended entries of the device, and their chain of stages.
     pub(super) owner: Owner,

@@ -56,6 +56,7 @@ pub struct OffloadCandidate {
 pub struct OffloadCandidates {
     /// The ring to the agent.
     ring: Producer<OffloadCandidate>,
+    /// Counters of offered and refused candidates.
     counters: Arc<CandidateCounters>,
     /// The link of the agent: its mailbox, waker and acknowledged version.
     link: Arc<Link>,
@@ -80,23 +81,33 @@ pub(super) struct CandidateCounters {
 /// The control plane's end of the channels of an agent.
 #[derive(Clone)]
 pub struct OffloadHandle {
+    /// The queue of commands for the agent.
     commands: mpsc::Sender<OffloadCommand>,
     /// The link of the agent: its mailbox, waker and acknowledged version.
     link: Arc<Link>,
+    /// The status that the agent publishes.
     shared: Arc<SharedStatus>,
 }
 
 /// The agent's end of its channels.
 pub struct OffloadEndpoint {
+    /// The number of the agent as an owner of entries.
     pub(super) owner: OwnerId,
+    /// The version of the rules at the start.
     pub(super) version: Version,
+    /// The ring of installs and removals, to the eviction engine.
     pub(super) reports: Producer<Report>,
+    /// The ring of learn requests, to the eviction engine.
     pub(super) learn_requests: Producer<LearnRequest>,
+    /// The ring of candidates of each packet thread.
     pub(super) candidate_rings: Vec<Consumer<OffloadCandidate>>,
+    /// The queue of commands from the control plane.
     pub(super) commands: mpsc::Receiver<OffloadCommand>,
+    /// The link with the eviction coordinator.
     pub(super) link: Arc<Link>,
     /// Wakes the eviction thread.
     pub(super) coordinator: Arc<Waker>,
+    /// The status that the agent publishes.
     pub(super) shared: Arc<SharedStatus>,
 }
 
@@ -105,6 +116,7 @@ pub struct OffloadEndpoint {
 pub(super) struct SharedStatus {
     /// The last published status of the agent.
     status: Mutex<OffloadStatus>,
+    /// The candidate counters of each packet thread.
     candidate_counters: Vec<Arc<CandidateCounters>>,
 }
 

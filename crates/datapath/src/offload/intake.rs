@@ -22,7 +22,9 @@ use crate::{
 
 /// The entries of the owner, as a store that admits only rules the device can hold.
 struct OwnerEntries<'a> {
+    /// The entries and the version of the device.
     owner: &'a mut Owner,
+    /// The abilities and limits of the device.
     capabilities: &'a OffloadCapabilities,
     /// The reason why the store did not admit the last rule.
     refusal: Option<Refusal>,

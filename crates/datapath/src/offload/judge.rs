@@ -18,6 +18,7 @@ pub(super) enum UnconfirmedWork {
 /// The presence of a device, from which its staleness is decided.
 #[derive(Debug)]
 pub(super) struct StalenessJudge {
+    /// The state of the device at the last check.
     state: OffloadState,
     /// True after the first request of the state, from which on times are measured.
     has_begun: bool,
@@ -36,6 +37,7 @@ pub(super) struct StalenessJudge {
 }
 
 impl StalenessJudge {
+    /// Creates a judge; `is_there` is true if the device exists at the start.
     pub(super) fn new(is_there: bool) -> Self {
         Self {
             state: if is_there { OffloadState::Connected } else { OffloadState::default() },

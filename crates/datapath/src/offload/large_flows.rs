@@ -23,6 +23,7 @@ pub(super) struct LargeFlows {
     least_rate: u64,
     /// The beginning of the current reading, and the time since the previous reading.
     began_at: Time,
+    /// Time between two readings of the counters.
     interval: Duration,
     /// The number of entries with hits in the current reading, and the sum of rates.
     entries: u64,

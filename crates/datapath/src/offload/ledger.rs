@@ -75,12 +75,17 @@ type Hasher = foldhash::fast::FixedState;
 
 /// An entry to insert.
 pub(super) struct NewEntry {
+    /// The reference to the LTM entry.
     pub(super) entry: LtmEntryRef,
+    /// The stage of the device that holds the entry.
     pub(super) stage: StageId,
+    /// The rule of the entry.
     pub(super) rule: LtmRule,
+    /// The traversal from which the entry was made.
     pub(super) traversal: Arc<Traversal>,
     /// The number of the traversal among those of the agent.
     pub(super) traversal_no: u64,
+    /// The forecast that caused the entry, if any.
     pub(super) forecast: Option<EntryForecast>,
 }
 

@@ -279,6 +279,7 @@ struct FreeList {
 }
 
 impl FreeList {
+    /// Creates a pool; `frame` is in bytes, and `max` limits the buffers.
     const fn new(frame: usize, max: usize) -> Self {
         Self { free: Vec::new(), size: Packet::HEADROOM + frame, out: 0, max }
     }

@@ -44,11 +44,13 @@ use crate::{
 /// A port for a device that DPDK drives in this process.
 #[derive(Debug)]
 pub struct Dpdk {
+    /// The device that DPDK drives.
     device: DpdkDevice,
     /// Number of receive queues; `None` for one for each thread.
     rx_queues: Option<u16>,
     /// The configured MTU; `None` leaves the MTU of the device.
     mtu: Option<u16>,
+    /// The MAC address of the port.
     mac: [u8; 6],
     /// Number of packets that the port took and the device did not get.
     lost: Arc<AtomicU64>,
@@ -176,6 +178,7 @@ impl Port for Dpdk {
 
 /// The receive queues of a device that one thread has.
 struct DpdkRx {
+    /// The receivers of the thread, one per device queue.
     receivers: Vec<DpdkReceiver>,
     /// The queue that is polled next.
     next: usize,

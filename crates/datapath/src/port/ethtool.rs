@@ -35,6 +35,7 @@ impl EthtoolRequest for LinkSettings {}
 type DriverAnswer = [u32; 49];
 impl EthtoolRequest for DriverAnswer {}
 
+/// Runs an ethtool request on a device.
 fn run_ioctl<T: EthtoolRequest>(
     fd: BorrowedFd<'_>,
     device: &DeviceName,

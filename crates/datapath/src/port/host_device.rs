@@ -70,6 +70,7 @@ pub struct HostDevice {
     ///
     /// The socket belongs to the network namespace in which it was opened, and receives nothing.
     pub(super) control: OwnedFd,
+    /// The name of the device.
     pub(super) name: DeviceName,
     /// Index of the device when it was opened.
     pub(super) index: c_uint,
@@ -107,13 +108,16 @@ pub enum MtuRefusalReason {
 /// The MTU that a network device of the host had before a port was added.
 #[derive(Debug)]
 pub struct DeviceMtu {
+    /// The network device.
     device: HostDevice,
+    /// The MTU in bytes.
     mtu: u32,
 }
 
 /// A reader of a network device of the host, for a thread that may block.
 #[derive(Debug)]
 pub struct DeviceReader {
+    /// The network device.
     device: HostDevice,
     /// A queue of a TAP device: usable even after the device changed its namespace.
     queue: Option<Arc<File>>,

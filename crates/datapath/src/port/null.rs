@@ -6,6 +6,7 @@ use crate::packet::buffer::{Packet, Pool};
 /// A port that discards packets.
 #[derive(Debug)]
 pub struct Null {
+    /// The MAC address of the port.
     mac: [u8; 6],
 }
 

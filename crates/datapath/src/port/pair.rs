@@ -32,6 +32,7 @@ const BACK: usize = RING + BURST;
 pub struct Pair {
     /// The name of this end.
     name: &'static str,
+    /// The MAC address of this end.
     mac: [u8; 6],
     /// Number of packet threads that get queues.
     threads: u16,

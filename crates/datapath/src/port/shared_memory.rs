@@ -64,7 +64,9 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
 /// A vhost-user or memif port, given by its protocol `P`.
 #[derive(Debug)]
 pub struct SharedMemoryPort<P: SharedMemoryProtocol> {
+    /// The protocol with its settings.
     protocol: P,
+    /// The MAC address of the port.
     mac: [u8; 6],
     /// The connection; `None` before [`Port::split`].
     interface: Option<P::Interface>,
@@ -169,8 +171,11 @@ impl<S: SharedFrameSource> RxQueue for SharedMemoryRx<S> {
 
 /// Converts the frames of a peer to packets of a burst.
 pub(super) struct TakenFrames<'a> {
+    /// The pool of packet buffers.
     pool: &'a mut Pool,
+    /// The burst to which packets are added.
     burst: &'a mut Vec<Packet>,
+    /// The report of this receive call.
     report: RxReport,
     /// The packet with the buffer that [`Self::packet_buffer`] returned last.
     packet: Option<Packet>,

@@ -36,7 +36,9 @@ pub(super) trait SharedOutput: Send {
 
 /// The transmit queue of one packet thread.
 pub(super) struct SharedTx<O> {
+    /// The output of the protocol.
     output: O,
+    /// The state of the end of the queue.
     end: TxEnd,
     /// Copies of packets that wait for the output, the oldest first.
     backlog: VecDeque<Packet>,
@@ -57,6 +59,7 @@ pub(super) struct SharedTx<O> {
 const BACKLOG_MAX: usize = 256;
 
 impl<O: SharedOutput> SharedTx<O> {
+    /// Creates a queue; `lost` counts packets that could not be sent.
     pub(super) fn new(output: O, lost: Arc<AtomicU64>) -> Self {
         let backlog = VecDeque::with_capacity(BACKLOG_MAX);
         let (pool, made) = (Pool::new(), Vec::with_capacity(BURST));

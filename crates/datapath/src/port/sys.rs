@@ -44,6 +44,7 @@ impl DeviceName {
         }
     }
 
+    /// Returns the name as text.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }

@@ -66,7 +66,9 @@ const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 
 /// A TAP device.
 pub struct Tap {
+    /// The network device.
     device: HostDevice,
+    /// The MAC address of the port.
     mac: [u8; 6],
     /// True if the device outlives the port.
     is_persistent: bool,
@@ -84,6 +86,7 @@ pub struct Tap {
 
 /// A queue of the device.
 struct OpenQueue {
+    /// The open file of the queue.
     file: Arc<File>,
     /// Name under which an earlier process stored the queue.
     stored_name: Option<String>,
@@ -355,7 +358,9 @@ const QUEUE_FLAGS: c_int =
 
 /// The receive queue of a TAP port.
 struct TapRx {
+    /// The open file of the queue.
     file: Arc<File>,
+    /// The name of the device.
     device: String,
 }
 
@@ -499,7 +504,9 @@ impl TapRx {
 
 /// The transmit queue of a TAP port.
 struct TapTx {
+    /// The open file of the queue.
     file: Arc<File>,
+    /// The state of the end of the queue.
     end: TxEnd,
 }
 

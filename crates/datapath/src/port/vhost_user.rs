@@ -40,7 +40,9 @@ pub type VhostUser = SharedMemoryPort<VhostUserSocket>;
 /// The socket of a vhost-user port.
 #[derive(Debug)]
 pub struct VhostUserSocket {
+    /// The path of the socket.
     path: PathBuf,
+    /// The role at the socket: server or client.
     mode: SocketMode,
 }
 
@@ -133,12 +135,14 @@ fn in_byte_order(header: NetHeader) -> NetHeader {
 
 /// The queue for the packets that one packet thread sends to a guest.
 struct VhostUserOutput {
+    /// The sender of the guest's receive queue.
     sender: FrameSender,
     /// The features of the guest at the last [`SharedOutput::refresh`].
     features: VirtioFeatures,
 }
 
 impl VhostUserOutput {
+    /// Creates the output with the features of the sender.
     fn new(sender: FrameSender) -> Self {
         let features = sender.features();
         Self { sender, features }

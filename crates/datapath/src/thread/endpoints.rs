@@ -82,7 +82,9 @@ pub struct ThreadEnds {
     pub(crate) commands: Consumer<Command>,
     /// The ring of installs and removals, to the eviction engine.
     pub(crate) reports: Producer<Report>,
+    /// The queue of packets for the control plane.
     pub(crate) packet_ins: PacketInSender,
+    /// The ring of learn requests, to the eviction engine.
     pub(crate) learn_requests: Producer<LearnRequest>,
     /// The ring of cache hits with wrong actions.
     pub(crate) differences: Producer<CacheMismatch>,
@@ -92,6 +94,7 @@ pub struct ThreadEnds {
     pub(crate) events: PortEvents,
     /// The threads that this thread wakes.
     pub(crate) wakers: Wakers,
+    /// The counters that the thread publishes.
     pub(crate) counters: Arc<ThreadCounters>,
 }
 

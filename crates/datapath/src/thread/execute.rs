@@ -46,6 +46,7 @@ pub(crate) struct Outputs {
     index_by_port: Vec<u32>,
     /// Indices into `ports` of the ports that must be flushed.
     pub(super) unflushed: Vec<u32>,
+    /// The queue of packets for the control plane.
     pub(super) packet_ins: PacketInSender,
     /// The stack of pending work on recirculated packets; its top is at the end.
     pending: Vec<Pending>,
@@ -77,17 +78,24 @@ pub(crate) struct ParsedPacket<'a> {
 pub(crate) enum Pending {
     /// Parse the packet again, look it up, and resume the tables at the continuation.
     Recirculate {
+        /// The packet.
         packet: Packet,
         /// The OpenFlow ingress port in the previous lookup.
         in_port: PortNo,
+        /// The tables and registers with which the lookup resumes.
         continuation: Arc<Continuation>,
     },
     /// Execute the rest of an action list.
     ResumeActions {
+        /// The packet.
         packet: Packet,
+        /// The action list.
         actions: Arc<[DatapathAction]>,
+        /// Index of the next action.
         next: usize,
+        /// The key of the packet.
         key: FlowKey,
+        /// The offsets of the headers of the packet.
         layers: Layers,
     },
 }
@@ -123,6 +131,7 @@ impl PendingWork {
 }
 
 impl Outputs {
+    /// Creates outputs without ports.
     pub(crate) const fn new(packet_ins: PacketInSender) -> Self {
         Self {
             ports: Vec::new(),

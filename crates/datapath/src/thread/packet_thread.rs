@@ -84,16 +84,23 @@ pub struct Iteration {
 
 /// A packet thread without its OS thread: the caller runs the iterations.
 pub struct PacketThread {
+    /// The settings of the thread.
     pub(super) config: ThreadConfig,
+    /// The pipeline that translates packets.
     pub(super) pipeline: Arc<Pipeline>,
+    /// The caches of the thread.
     pub(super) caches: Caches,
     /// Decides packets by the tables while the caches are bypassed.
     pub(super) decisions: TableDecisions,
+    /// The receive queues of the thread.
     pub(super) rx_ports: RxPorts,
     /// The bridge and OpenFlow number of each port.
     pub(super) port_bindings: PortBindings,
+    /// The transmit queues of the thread.
     pub(super) outputs: Outputs,
+    /// The pool of packet buffers.
     pub(super) pool: Pool,
+    /// The burst that is processed.
     pub(super) batch: RxBatch,
     /// Requests that take more than one iteration.
     pub(super) jobs: UpkeepJobs,
@@ -113,11 +120,13 @@ pub struct PacketThread {
     pub(super) is_busy: bool,
     /// True if the thread slept since it last checked its mailbox (rule 10).
     pub(super) slept: bool,
+    /// The queue of commands from the control plane.
     pub(super) commands: Consumer<Command>,
     /// The mailbox and the acknowledged version of the thread.
     pub(super) link: Arc<Link>,
     /// The threads that this thread wakes.
     pub(super) wakers: Wakers,
+    /// The counters that the thread publishes.
     pub(super) counters: Arc<ThreadCounters>,
     /// The queue of offload candidates: flow keys of packets that missed the caches.
     pub(super) candidates: Option<OffloadCandidates>,

@@ -40,9 +40,13 @@ fn event() -> impl Strategy<Value = Event> {
 /// A receive queue of the model.
 #[derive(Clone, Copy, Debug)]
 struct ModelQueue {
+    /// Number of the queue.
     name: usize,
+    /// The source in the epoll set.
     source: ReadySource,
+    /// Number of packets in the queue.
     packets: usize,
+    /// True if the kernel reports no event for the queue.
     is_hidden: bool,
     /// Number of iterations since the last poll in which the queue had packets.
     waited: usize,
@@ -51,11 +55,15 @@ struct ModelQueue {
 /// A packet thread with its receive queues, and the epoll set of the kernel.
 #[derive(Default)]
 struct Model {
+    /// The list of ready queues under test.
     ready: ReadyList,
+    /// The receive queues of the model.
     queues: Vec<ModelQueue>,
+    /// True if the wait ends by a signal.
     is_interrupted: bool,
     /// Index of the queue from which on the next epoll query looks for packets.
     first_named: usize,
+    /// Number of packets that were added.
     added: usize,
 }
 
@@ -98,6 +106,7 @@ impl Model {
         self.poll_round(burst)
     }
 
+    /// Polls every ready queue once, and returns the number of packets.
     fn poll_round(&mut self, burst: usize) -> usize {
         self.ready.begin();
         let (mut received, mut polls) = (0, 0);

@@ -36,6 +36,7 @@ pub(super) struct RxPort {
     pub(super) bridge: BridgeId,
     pub(super) number: PortNo,
     pub(super) queue: Box<dyn RxQueue>,
+    /// The state of the queue: open, exhausted, broken or leaving.
     pub(super) state: RxState,
     /// True if the last poll may have left packets in the receive queue.
     pub(super) may_have_more: bool,

@@ -156,12 +156,14 @@ impl<T> std::fmt::Debug for Running<T> {
 
 /// An epoll set for one file descriptor.
 pub(crate) struct EpollSleeper {
+    /// The epoll set.
     epoll: Epoll,
     /// True once the descriptor is in the set.
     is_registered: bool,
 }
 
 impl EpollSleeper {
+    /// Creates a set without a registered descriptor.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         Ok(Self { epoll, is_registered: false })

@@ -81,16 +81,20 @@ impl PacketThread {
 
 /// Collects the output ports of action lists.
 pub(super) struct EgressScan {
+    /// The ingress port, to which a flood does not send.
     ingress: DatapathPort,
     /// The first output port, and the TCI that the packet has at this output.
     first: Option<(DatapathPort, Option<u16>)>,
+    /// Number of output ports.
     ports_count: u32,
+    /// True if a packet goes to the controller.
     is_punted: bool,
     /// True if a later lookup, after recirculation, decides the output ports.
     is_undecided: bool,
 }
 
 impl EgressScan {
+    /// Creates a scan that has found no port.
     pub(super) const fn new(ingress: DatapathPort) -> Self {
         Self { ingress, first: None, ports_count: 0, is_punted: false, is_undecided: false }
     }

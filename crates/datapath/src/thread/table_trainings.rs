@@ -30,7 +30,9 @@ pub(super) struct TableTrainings {
 /// A request to train the tables that need a learned index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrainingRequest {
+    /// The tables that need a learned index.
     pub(super) tables: IndexedTables,
+    /// The version of the rules.
     pub(super) version: Version,
     /// The version of the last complete reclaim.
     pub(super) reclaimed: Version,
@@ -39,14 +41,18 @@ pub(super) struct TrainingRequest {
 /// A request that the trainer has not answered.
 #[derive(Debug)]
 struct PendingRequest {
+    /// The request.
     request: TrainingRequest,
+    /// The channel on which the result arrives.
     outcome: Receiver<Result<TrainingReport, TrainingFailure>>,
 }
 
 /// A request with tables that failed, and are due again later.
 #[derive(Debug)]
 struct FailedRequest {
+    /// The request.
     request: TrainingRequest,
+    /// Time at which the request is sent again.
     retry_at: Time,
 }
 

@@ -10,12 +10,19 @@ use crate::{
 /// Packet counts as plain integers, published once per iteration.
 #[derive(Debug)]
 pub(crate) struct Tally {
+    /// Packets received from ports.
     pub(crate) received: u64,
+    /// Packets injected by the control plane.
     pub(crate) injected: u64,
+    /// Packets copied for several outputs.
     pub(crate) copied: u64,
+    /// Packets forwarded to at least one port.
     pub(crate) forwarded: u64,
+    /// Packets given to transmit queues.
     pub(crate) sent: u64,
+    /// Packets sent to the control plane.
     pub(crate) punted: u64,
+    /// Dropped packets, by reason.
     pub(crate) dropped: [u64; DropReason::COUNT],
 }
 

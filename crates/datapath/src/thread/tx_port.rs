@@ -20,9 +20,13 @@ use crate::{
 
 /// The transmit queue of one port, and the packets to send.
 pub(crate) struct TxPort {
+    /// The port.
     pub(crate) port: DatapathPort,
+    /// The transmit queue.
     pub(crate) queue: Box<dyn TxQueue>,
+    /// The offloads that the queue supports.
     pub(crate) capabilities: Capabilities,
+    /// The traffic counters of the port.
     pub(crate) traffic: Arc<PortTraffic>,
     /// Packets to send.
     ///
@@ -58,6 +62,7 @@ impl TxPortIndex {
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl TxPort {
+    /// Creates the transmit queue of a port.
     pub(crate) fn new(
         port: DatapathPort,
         queue: Box<dyn TxQueue>,

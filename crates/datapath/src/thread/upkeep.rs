@@ -17,7 +17,9 @@ use crate::{
 pub(super) struct UpkeepJobs {
     /// Pulls of counters in progress: the counts left to credit, and the reply.
     pulls: Vec<(DirtyCounts, Reply<()>)>,
+    /// The dump that is in progress, if any.
     dump: Option<EntryDump>,
+    /// Requests for dumps that wait for the current dump.
     dumps_waiting: Vec<Reply<Vec<DumpedEntry>>>,
     /// The next cache slot to check for expiry.
     clock_hand: u32,
@@ -36,7 +38,9 @@ pub(super) struct DirtyCounts {
 struct EntryDump {
     /// The next slot to read.
     next: u32,
+    /// The entries that were dumped so far.
     entries: Vec<DumpedEntry>,
+    /// The channel for the result.
     reply: Reply<Vec<DumpedEntry>>,
 }
 

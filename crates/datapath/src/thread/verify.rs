@@ -43,11 +43,14 @@ pub struct CacheMismatch {
 pub(super) struct Verifier {
     /// One hit in `one_in` is compared; with 0, none.
     pub(super) one_in: u32,
+    /// State of the pseudo-random number generator.
     random: u64,
+    /// The ring of mismatches that were found.
     differences: Producer<CacheMismatch>,
 }
 
 impl Verifier {
+    /// Creates a verifier that samples one hit in `one_in`.
     pub(super) const fn new(one_in: u32, seed: u64, differences: Producer<CacheMismatch>) -> Self {
         Self { one_in, random: seed, differences }
     }

@@ -15,6 +15,7 @@ use super::{DpdkErrno, RawPort};
 struct RawStatistic {
     /// The name of the counter; ends with a NUL byte.
     name: [u8; 64],
+    /// The value of the counter.
     value: u64,
 }
 

@@ -16,7 +16,9 @@ pub struct IpfixLimits {
 /// Flows that are not reported yet.
 #[derive(Clone, Debug, Default)]
 pub struct IpfixCache {
+    /// The limits of the cache.
     limits: IpfixLimits,
+    /// The counts of each flow.
     flows: BTreeMap<IpfixFlowKey, IpfixCounts>,
     /// The keys of all flows with their start times, in the order of these times.
     ages: VecDeque<(u64, IpfixFlowKey)>,

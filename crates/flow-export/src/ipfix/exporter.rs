@@ -48,6 +48,7 @@ pub struct IpfixExporter {
     records: u32,
     /// Number of flows among the data records of the current message.
     flows: u32,
+    /// Complete datagrams that were not taken yet.
     full: Vec<ExportDatagram>,
 }
 
@@ -191,6 +192,7 @@ fn push_elements(buffer: &mut Vec<u8>, elements: &[Element]) {
     }
 }
 
+/// Appends a number in network byte order.
 fn push_u16(buffer: &mut Vec<u8>, value: u16) {
     buffer.extend_from_slice(&value.to_be_bytes());
 }

@@ -9,8 +9,11 @@ pub(super) type Element = (u16, u16);
 /// The form of a record, which depends on the headers of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TemplateShape {
+    /// True if the record has a VLAN tag.
     has_vlan: bool,
+    /// The network header: IPv4, IPv6 or none.
     network: NetworkShape,
+    /// The transport header of the flow.
     transport: TransportShape,
 }
 

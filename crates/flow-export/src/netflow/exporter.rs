@@ -42,9 +42,11 @@ pub struct NetflowClock {
 /// Memory is bounded by the records that are added between two calls of [`Self::take_datagrams`].
 #[derive(Clone, Debug, Default)]
 pub struct NetflowExporter {
+    /// The engine that the header of a datagram names.
     engine: NetflowEngine,
     /// Number of records in all earlier datagrams; it wraps around (`flow_sequence`).
     sequence: u32,
+    /// Records that were not sent yet.
     records: Vec<NetflowRecord>,
 }
 

@@ -37,6 +37,7 @@ pub struct SflowAgent {
 /// Memory is bounded by the samples that are added between two calls of [`Self::take_datagrams`].
 #[derive(Clone, Debug)]
 pub struct SflowExporter {
+    /// The agent that the header of a datagram names.
     agent: SflowAgent,
     /// Sequence number of the last datagram.
     sequence: u32,
@@ -48,6 +49,7 @@ pub struct SflowExporter {
     samples: (XdrBuffer, u32),
     /// Number of packet samples among these samples.
     packets: u32,
+    /// Complete datagrams that were not taken yet.
     full: Vec<ExportDatagram>,
 }
 

@@ -7,12 +7,14 @@ use super::reader::{half, take, word};
 /// A decoder, which stores the templates of earlier messages.
 #[derive(Clone, Debug, Default)]
 pub struct IpfixDecoder {
+    /// The elements of each template, by its number.
     templates: BTreeMap<u16, Vec<TemplateElement>>,
 }
 
 /// A field of the records of an IPFIX template: what it is and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TemplateElement {
+    /// The number of the information element.
     number: u16,
     /// Length of values; 65535: each value starts with its length.
     length: u16,

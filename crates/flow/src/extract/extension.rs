@@ -7,6 +7,7 @@
 /// positions: before the routing header and at the end.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ExtensionSet {
+    /// The bits of `ipv6_exthdr`.
     bits: u64,
     /// The rank of the last parsed header in the preferred order.
     rank: u8,

@@ -33,6 +33,7 @@ pub(super) struct Parser<'a> {
     frame: &'a [u8],
     /// The bytes that are not parsed yet.
     pub(super) rest: &'a [u8],
+    /// The words of the key.
     words: &'a mut [u64; FLOW_WORDS],
 }
 

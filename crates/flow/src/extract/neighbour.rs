@@ -14,7 +14,9 @@ pub(crate) const TARGET_OPTION: u8 = 2;
 /// The iteration ends at an option that is empty or longer than the rest of the message, because
 /// the next option cannot be found.
 pub(crate) struct Options<'a> {
+    /// The bytes of the options.
     bytes: &'a [u8],
+    /// Offset of the next option in bytes.
     offset: usize,
 }
 

@@ -15,6 +15,7 @@ const PADDING_MAX: usize = 0xffff;
 pub(super) struct IpHeader {
     /// Offset of the packet in the frame.
     pub(super) offset: usize,
+    /// The destination: final, or a hop of a routing header.
     pub(super) route: Route,
     /// Other fields of the IP header; `None` if an extension header is cut short.
     pub(super) ip_fields: Option<IpFields>,
@@ -23,10 +24,15 @@ pub(super) struct IpHeader {
 /// Fields of an IP header that share a word.
 #[derive(Clone, Copy)]
 pub(super) struct IpFields {
+    /// The IPv6 flow label.
     pub(super) label: u32,
+    /// The fragment state of the packet.
     pub(super) fragment: Fragment,
+    /// The TTL or hop limit.
     pub(super) ttl: u8,
+    /// The TOS byte or traffic class.
     pub(super) tos: u8,
+    /// The IP protocol.
     pub(super) protocol: u8,
 }
 

@@ -12,16 +12,20 @@
 /// Row numbers by hash.
 #[derive(Debug)]
 pub(super) struct RowIndex {
+    /// The slots of the hash index.
     slots: Box<[IndexSlot]>,
     /// 32 minus the number of bits of a position.
     shift: u32,
+    /// Number of used slots.
     len: usize,
 }
 
 /// A slot of the hash index: the tag of a hash, and its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexSlot {
+    /// The part of the hash that is compared first.
     tag: u32,
+    /// The row of the key.
     row: u32,
 }
 
@@ -35,6 +39,7 @@ const EMPTY: IndexSlot = IndexSlot { tag: 0, row: NO_ROW };
 const BITS_MIN: u32 = 4;
 
 impl RowIndex {
+    /// Creates an empty index.
     pub(super) fn new() -> Self {
         Self::with_bits(BITS_MIN)
     }
@@ -44,6 +49,7 @@ impl RowIndex {
         Self { slots: vec![EMPTY; 1 << bits].into_boxed_slice(), shift: 32 - bits, len: 0 }
     }
 
+    /// Returns whether the index has no row.
     pub(super) const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -13,7 +13,9 @@ use crate::{
 /// The header of one OXM or NXM entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OxmHeader {
+    /// The first 32 bits: class, field, mask flag and length.
     word: u32,
+    /// The experimenter number, for an experimenter field.
     experimenter: Option<u32>,
 }
 

@@ -48,11 +48,17 @@ pub fn set_header(
 
 /// The headers of one frame while they are written.
 struct FrameHeaders<'a> {
+    /// The bytes of the frame.
     frame: &'a mut [u8],
+    /// The state of the outermost VLAN tag.
     tag: TagPresence,
+    /// Offset of the outermost MPLS label, if there is one.
     mpls: Option<usize>,
+    /// The network header with its offset.
     network: NetworkHeader,
+    /// The transport header, if the frame has a complete one.
     transport: Option<TransportHeader>,
+    /// The destination: final, or a hop of a routing header.
     route: Route,
     /// The change of the IPv4 header.
     ip_header: ChecksumDifference,
@@ -83,6 +89,7 @@ pub(super) enum NetworkHeader {
 }
 
 impl NetworkHeader {
+    /// Returns the network header of a parsed frame.
     fn new(layers: &Layers, key: &FlowKey) -> Self {
         match (layers.network(), key.field(FieldId::EthType)) {
             (Some(offset), 0x0800) => Self::Ipv4(offset),
@@ -95,6 +102,7 @@ impl NetworkHeader {
 }
 
 impl<'a> FrameHeaders<'a> {
+    /// Creates the headers of a parsed frame.
     fn new(frame: &'a mut [u8], layers: &Layers, key: &FlowKey) -> Self {
         let tagged = key.field(FieldId::VlanTci) & 0x1000 != 0;
         let network = NetworkHeader::new(layers, key);

@@ -24,11 +24,15 @@ pub enum ChecksumState {
 
 /// The transport header of a packet, and its changes.
 pub(super) struct TransportHeader {
+    /// The protocol: TCP, UDP, SCTP or ICMP.
     kind: TransportKind,
+    /// Offset of the header in the frame.
     header: usize,
     /// Bytes from the header to the end of the packet.
     length: usize,
+    /// The change of the checksum that is not written yet.
     change: ChecksumDifference,
+    /// The change of the SCTP checksum that is not written yet.
     crc_change: u32,
 }
 

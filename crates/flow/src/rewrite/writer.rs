@@ -5,7 +5,9 @@ use crate::checksum::ChecksumDifference;
 /// Bits to write, right-aligned, and their value.
 #[derive(Clone, Copy)]
 pub(super) struct WrittenBits {
+    /// The bits to write.
     pub(super) mask: u64,
+    /// The value of the bits.
     pub(super) value: u64,
 }
 
@@ -39,7 +41,9 @@ impl WrittenBits {
 /// The bytes of one write, before and after it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WordChange {
+    /// The bytes before the write.
     pub(super) old: u64,
+    /// The bytes after the write.
     pub(super) new: u64,
 }
 

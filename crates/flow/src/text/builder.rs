@@ -44,16 +44,22 @@ pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, MatchErro
 /// # Ok::<(), shunt_flow::text::MatchError>(())
 /// ```
 pub struct MatchBuilder<'a> {
+    /// The names of the ports.
     ports: &'a dyn PortNames,
+    /// The items that were parsed so far.
     items: Vec<MatchItem>,
 }
 
 /// One item: a field, its value and its mask.
 #[derive(Clone, Debug)]
 struct MatchItem {
+    /// The text of the item, for errors.
     text: String,
+    /// The field.
     field: FieldId,
+    /// The value of the field.
     value: u128,
+    /// The bits of the field that are matched.
     mask: u128,
 }
 

@@ -95,11 +95,13 @@ impl MatchError {
         Self::UnknownField { name: name.to_owned(), nearest: nearest(name) }
     }
 
+    /// Creates the error for a value that cannot be parsed.
     pub(super) fn bad_value(field_name: FieldName, text: &str) -> Self {
         let expected = expected(field_name.field);
         Self::BadValue { name: field_name.name, text: text.to_owned(), expected }
     }
 
+    /// Creates the error for a field without a value.
     pub(super) fn missing_value(field_name: FieldName) -> Self {
         Self::MissingValue(field_name.name, expected(field_name.field))
     }

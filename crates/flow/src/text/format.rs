@@ -88,13 +88,18 @@ fn is_shown(field: FieldId, key: &FlowKey, mask: &FlowMask) -> bool {
 
 /// The text of a match, which grows by items.
 struct MatchWriter<'a> {
+    /// The values of the matched fields.
     key: FlowKey,
+    /// The bits that are not written yet.
     mask: FlowMask,
+    /// The names of the ports.
     ports: &'a dyn PortNames,
+    /// The text so far.
     text: String,
 }
 
 impl<'a> MatchWriter<'a> {
+    /// Creates a writer with an empty text.
     const fn new(key: FlowKey, mask: FlowMask, ports: &'a dyn PortNames) -> Self {
         Self { key, mask, ports, text: String::new() }
     }
@@ -218,9 +223,13 @@ enum MatchPart {
 
 /// The names of the parts of a VLAN tag.
 struct TagNames {
+    /// The field with the tag.
     field: FieldId,
+    /// The name of the VLAN ID.
     vid: &'static str,
+    /// The name of the priority.
     pcp: &'static str,
+    /// The name of the whole tag.
     tci: &'static str,
 }
 

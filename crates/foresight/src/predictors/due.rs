@@ -7,11 +7,14 @@ use crate::forecast::{Confidence, Forecast};
 /// A bounded queue of forecasts. A full queue drops the oldest forecast.
 #[derive(Debug)]
 pub(crate) struct DueForecasts {
+    /// The forecasts, oldest first.
     queue: VecDeque<Forecast>,
+    /// Maximum number of forecasts.
     capacity: usize,
 }
 
 impl DueForecasts {
+    /// Creates an empty queue.
     pub(crate) const fn new(capacity: usize) -> Self {
         Self { queue: VecDeque::new(), capacity }
     }
@@ -66,10 +69,12 @@ impl DueForecasts {
         self.queue.front().map(|forecast| forecast.made)
     }
 
+    /// Returns the number of forecasts.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
+    /// Returns the maximum number of forecasts.
     pub(crate) const fn capacity(&self) -> usize {
         self.capacity
     }

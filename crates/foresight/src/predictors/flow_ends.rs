@@ -5,22 +5,34 @@ use shunt_flow::{FieldId, FlowKey};
 /// The addresses and ports of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowEnds {
+    /// The bridge of the flow.
     pub(crate) bridge: u64,
+    /// True for IPv4, false for IPv6.
     pub(crate) is_ipv4: bool,
+    /// The IP protocol.
     pub(crate) protocol: u128,
+    /// The source address.
     pub(crate) source: u128,
+    /// The destination address.
     pub(crate) destination: u128,
+    /// The source port.
     pub(crate) source_port: u128,
+    /// The destination port.
     pub(crate) destination_port: u128,
 }
 
 /// The service that a flow goes to: destination address, protocol and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowService {
+    /// The bridge of the flow.
     bridge: u64,
+    /// True for IPv4, false for IPv6.
     pub(crate) is_ipv4: bool,
+    /// The IP protocol.
     protocol: u128,
+    /// The destination address.
     pub(crate) address: u128,
+    /// The destination port.
     pub(crate) port: u128,
 }
 

@@ -17,8 +17,11 @@ use crate::{
 pub struct Oracle {
     /// The flows of the trace, by the time of their first packets.
     flows: VecDeque<(Duration, SparseKey)>,
+    /// Time from a forecast to the arrival of its flow.
     lead: Duration,
+    /// Time for which a forecast is valid.
     validity: Duration,
+    /// Maximum number of forecasts that wait.
     capacity: usize,
 }
 

@@ -24,12 +24,15 @@ use crate::{
 /// seed, so an attacker cannot choose flows that collide.
 #[derive(Debug)]
 pub struct Periodic {
+    /// The flows, by the hash of their key.
     flows: BTreeMap<u64, PeriodicFlow>,
     /// The flows, by the time at which their forecasts are due.
     due: BTreeSet<(Duration, u64)>,
     /// The flows, by the time of their last arrival, to forget the oldest.
     arrivals: BTreeSet<(Duration, u64)>,
+    /// The hash function of the keys.
     hasher: KeyHasher,
+    /// Maximum number of flows.
     capacity: usize,
     /// Maximum time from a forecast to the arrival that it expects.
     lead_max: Duration,
@@ -38,6 +41,7 @@ pub struct Periodic {
 /// A flow that may arrive again at equal intervals.
 #[derive(Debug)]
 struct PeriodicFlow {
+    /// The key of the flow.
     key: SparseKey,
     /// Time of the last arrival.
     last: Duration,

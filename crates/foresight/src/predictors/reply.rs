@@ -19,6 +19,7 @@ use crate::{
 pub struct Reply {
     /// The forecasts to return.
     due: DueForecasts,
+    /// Time for which a forecast is valid.
     validity: Duration,
 }
 

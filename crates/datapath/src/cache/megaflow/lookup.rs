@@ -43,6 +43,7 @@ impl LookupWork {
 }
 
 impl IndexedMegaflows {
+    /// Creates the lookup for a cache; `trainer` trains its learned index.
     pub(super) fn new(
         mut cache: MegaflowCache,
         config: MegaflowConfig,

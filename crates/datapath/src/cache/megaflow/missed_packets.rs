@@ -7,6 +7,7 @@ use crate::packet::buffer::BURST;
 pub struct MissedPackets {
     /// The positions, of which the first `count` are valid.
     pub(super) positions: [u8; BURST],
+    /// Number of packets that have missed.
     pub(super) count: usize,
 }
 

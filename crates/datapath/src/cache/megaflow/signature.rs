@@ -27,6 +27,7 @@ pub struct RowAddress {
 /// The signature cache of one packet thread.
 #[derive(Debug)]
 pub struct SignatureCache {
+    /// The buckets of the cache.
     buckets: Box<[Bucket]>,
     /// Number of buckets minus one.
     mask: u64,
@@ -130,6 +131,7 @@ impl SignatureCache {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the hash is masked to the number of buckets"
+    /// Returns the index of the bucket for a hash.
     )]
     const fn bucket_of(&self, hash: u64) -> usize {
         (hash & self.mask) as usize

@@ -17,7 +17,9 @@ use crate::forecast::EntryForecast;
 pub(in crate::offload) struct OffloadEntry {
     /// The entry of the owner.
     pub(in crate::offload) entry: LtmEntryRef,
+    /// The stage of the device that holds the entry.
     pub(in crate::offload) stage: StageId,
+    /// The rule of the entry.
     pub(in crate::offload) rule: Arc<LtmRule>,
     /// The traversal that decides if the entry is stale.
     pub(in crate::offload) traversal: Arc<Traversal>,

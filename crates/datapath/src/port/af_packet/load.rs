@@ -34,6 +34,7 @@ pub(super) struct LoadMeter {
 }
 
 impl LoadMeter {
+    /// Creates a meter without a previous reading.
     pub(super) const fn new() -> Self {
         Self { last: None, quiet_since: None }
     }

@@ -27,6 +27,7 @@ pub(super) struct MessageRoom<'a> {
 /// A frame that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadMessage {
+    /// The virtio header that the kernel wrote before the frame.
     pub(super) virtio_header: [u8; VirtioHeader::ENCODED],
     /// Length of the frame without the removed tag.
     pub(super) length: usize,

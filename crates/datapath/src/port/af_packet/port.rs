@@ -29,7 +29,9 @@ const NEEDS: &str = "CAP_NET_RAW";
 
 /// A network device of the host.
 pub struct AfPacket {
+    /// The network device.
     device: HostDevice,
+    /// The MAC address of the port.
     mac: [u8; 6],
     /// The claim that keeps other processes from using the device as a port.
     _claim: DeviceClaim,

@@ -28,6 +28,7 @@ use crate::{
 
 /// The receive queue of a socket: one system call for several frames.
 pub(super) struct SocketQueue {
+    /// The packet socket that is read.
     socket: Arc<PacketSocket>,
     /// True if the last read filled all of its buffers, so that many frames may wait.
     is_busy: bool,
@@ -39,6 +40,7 @@ pub(super) struct SocketQueue {
 const IDLE_BURST: usize = 4;
 
 impl SocketQueue {
+    /// Creates the queue of a socket.
     pub(super) const fn new(socket: Arc<PacketSocket>) -> Self {
         Self { socket, is_busy: false }
     }
@@ -117,11 +119,14 @@ impl FrameSource for SocketQueue {
 
 /// A receive ring, which needs system calls only for long frames.
 pub(super) struct RingQueue {
+    /// The packet socket of the ring.
     socket: Arc<PacketSocket>,
+    /// The ring that the kernel fills.
     ring: Ring,
 }
 
 impl RingQueue {
+    /// Creates the queue of a ring.
     pub(super) const fn new(socket: Arc<PacketSocket>, ring: Ring) -> Self {
         Self { socket, ring }
     }
@@ -173,6 +178,7 @@ const TAG: usize = 4;
 
 /// The buffers of a frame that is read from a socket.
 struct MessageBuffers {
+    /// The buffer that receives the start of the frame.
     small: Packet,
     /// The buffer that completes a frame which is longer than the small buffer.
     large: Option<Packet>,

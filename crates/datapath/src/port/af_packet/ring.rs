@@ -296,6 +296,7 @@ impl Drop for Ring {
 
 /// A slot that the kernel has filled, until it is dropped.
 pub(super) struct Slot<'a> {
+    /// The ring that contains the slot.
     ring: &'a mut Ring,
 }
 

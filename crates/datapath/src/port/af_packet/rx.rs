@@ -37,6 +37,7 @@ pub(super) struct SharedRx {
 }
 
 impl SharedRx {
+    /// Creates the state that the receive queues share.
     pub(super) const fn new(switchover: Arc<Switchover<RingQueue>>, events: Epoll) -> Self {
         Self { switchover, events, short_frames: AtomicU64::new(0) }
     }
@@ -62,6 +63,7 @@ pub(super) struct PacketRx {
 }
 
 impl PacketRx {
+    /// Creates the receive queue of a socket of the device.
     pub(super) fn new(socket: &Arc<PacketSocket>, shared: &Arc<SharedRx>, device: &str) -> Self {
         let queue = SocketQueue::new(Arc::clone(socket));
         Self {

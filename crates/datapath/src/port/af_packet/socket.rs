@@ -162,6 +162,7 @@ pub(super) enum AcceptedFrames {
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct FanoutArguments {
+    /// The fanout mode and its flags.
     mode: c_uint,
     /// Maximum number of members of the group.
     members: u32,

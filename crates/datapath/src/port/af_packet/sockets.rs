@@ -35,6 +35,7 @@ pub(super) struct RxSettings {
 
 /// The sockets of all receive queues of a port.
 pub(super) struct RxSockets {
+    /// The settings of receive queues.
     settings: RxSettings,
     /// The sockets of each packet thread.
     queues: Vec<QueueSockets>,
@@ -56,6 +57,7 @@ pub(super) struct QueueSockets {
 
 /// A socket that a later process can use.
 pub(super) struct KeptSocket {
+    /// The packet socket.
     pub(super) socket: Arc<PacketSocket>,
     /// The layout of the socket's ring; `None` without a ring.
     layout: Option<RingLayout>,
@@ -182,6 +184,7 @@ impl RxSockets {
         Ok(Arc::new(sockets))
     }
 
+    /// Creates the sockets, all in socket mode.
     const fn new(settings: RxSettings, queues: Vec<QueueSockets>) -> Self {
         let (phase, meter) = (RxPhase::Sockets, LoadMeter::new());
         Self { settings, queues, state: Mutex::new(State { phase, meter, failed: None }) }
@@ -371,6 +374,7 @@ impl RxSockets {
 }
 
 impl QueueSockets {
+    /// Creates the events of a socket.
     fn new(socket: KeptSocket) -> io::Result<Self> {
         let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         events.add(socket.socket.fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
@@ -396,6 +400,7 @@ impl QueueSockets {
 pub(super) const WITHOUT_RING: &str = "socket";
 
 impl KeptSocket {
+    /// Creates a socket that is not stored for a later process.
     fn new(socket: PacketSocket, layout: Option<RingLayout>) -> Self {
         Self { socket: Arc::new(socket), layout, stored_name: Mutex::new(None) }
     }

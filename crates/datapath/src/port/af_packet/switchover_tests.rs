@@ -35,6 +35,7 @@ struct Kernel {
     program: AtomicU64,
     /// The locks that each CPU holds while it delivers a frame.
     deliveries: [Mutex<()>; CPUS],
+    /// The queue of each source.
     queues: [Queue; 2],
 }
 
@@ -47,6 +48,7 @@ const SOCKET: u64 = 0;
 const RING: u64 = 1;
 
 impl Kernel {
+    /// Creates the model, with a program that selects the socket.
     fn new() -> Arc<Self> {
         Arc::new(Self {
             program: AtomicU64::new(SOCKET),
@@ -76,6 +78,7 @@ impl Kernel {
         switchover.set(RxMode::Ring);
     }
 
+    /// Moves reception from the ring to the socket.
     fn switch_to_socket(&self, switchover: &Switchover<QueueSource>) {
         switchover.set(RxMode::ToSocket);
         self.direct(SOCKET);
@@ -85,6 +88,7 @@ impl Kernel {
 
 /// A source with its frames in a queue of the model.
 struct QueueSource {
+    /// The queue of the source.
     queue: Queue,
     /// A function that runs before the next receive.
     interruption: Option<Interruption>,
@@ -94,6 +98,7 @@ struct QueueSource {
 type Interruption = Box<dyn FnOnce() + Send>;
 
 impl QueueSource {
+    /// Creates a source for a queue.
     fn new(queue: &Queue) -> Self {
         Self { queue: Arc::clone(queue), interruption: None }
     }
@@ -128,12 +133,16 @@ impl RingSource for QueueSource {
 
 /// A reader of both queues, and the frames that it has received.
 struct Reader {
+    /// The reader under test.
     reader: SwitchingReader<QueueSource, QueueSource>,
+    /// The pool of packet buffers.
     pool: Pool,
+    /// The frames that were received, in order.
     received: Vec<Frame>,
 }
 
 impl Reader {
+    /// Creates the reader of both queues.
     fn new(kernel: &Kernel, switchover: &Arc<Switchover<QueueSource>>) -> Self {
         let socket = QueueSource::new(&kernel.queues[0]);
         let reader = SwitchingReader::new(Arc::clone(switchover), socket);

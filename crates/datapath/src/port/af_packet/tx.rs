@@ -14,6 +14,7 @@ use crate::{
 
 /// The transmit queue of a packet socket.
 pub(in crate::port) struct PacketTx {
+    /// The packet socket to which frames are sent.
     socket: Arc<PacketSocket>,
     /// The reason why the queue took no more packets.
     end: TxEnd,

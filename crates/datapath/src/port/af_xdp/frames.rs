@@ -178,11 +178,15 @@ fn map(file: &File, length: usize) -> io::Result<NonNull<u8>> {
 
 /// The receiving half of a socket.
 pub(super) struct Receiver {
+    /// The descriptor of the socket.
     socket: Arc<OwnedFd>,
+    /// The memory that contains the frames.
     memory: Arc<Umem>,
     /// The numbers of the chunks that receive.
     owned: Range<u32>,
+    /// The ring of received frames.
     received: ConsumerRing<libc::xdp_desc>,
+    /// The ring of free frames, which the kernel fills with data.
     free: ProducerRing<u64>,
     /// The parts of the frame that was read last, until the frame is dropped.
     parts: Vec<libc::xdp_desc>,
@@ -289,6 +293,7 @@ impl Receiver {
 
 /// A received frame, until it is dropped.
 pub(super) struct RxFrame<'a> {
+    /// The receiver that gets the frame back.
     receiver: &'a mut Receiver,
 }
 
@@ -376,13 +381,17 @@ fn send(socket: &OwnedFd) -> isize {
 
 /// The sending half of a socket.
 pub(super) struct Sender {
+    /// The descriptor of the socket.
     socket: Arc<OwnedFd>,
+    /// The memory that contains the frames.
     memory: Arc<Umem>,
     /// The numbers of the chunks that send.
     owned: Range<u32>,
     /// Addresses of the chunks that the port owns: the chunks in `owned`.
     free: Vec<u64>,
+    /// The ring of frames to send.
     to_send: ProducerRing<libc::xdp_desc>,
+    /// The ring of frames that were sent.
     sent: ConsumerRing<u64>,
     /// The port that received each frame in `to_send`, by position.
     ingress: Box<[DatapathPort]>,

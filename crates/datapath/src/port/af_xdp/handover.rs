@@ -30,9 +30,11 @@ use crate::port::{
 pub(super) struct XdpAttachment {
     /// The names of the descriptors.
     names: StoredNames,
+    /// The link that attaches the XDP program to the device.
     link: XdpLink,
     /// The packet socket that keeps the device in promiscuous mode.
     promiscuous: OwnedFd,
+    /// The socket and memory of each queue.
     queues: Vec<AttachedQueue>,
     /// True if an earlier process has stored the descriptors.
     is_inherited: bool,
@@ -40,7 +42,9 @@ pub(super) struct XdpAttachment {
 
 /// The socket of a queue, and its memory.
 struct AttachedQueue {
+    /// The descriptor of the socket.
     socket: Arc<OwnedFd>,
+    /// The memory that contains the frames.
     memory: Arc<Umem>,
 }
 
@@ -150,6 +154,7 @@ fn remove(
 
 /// The names of a port's descriptors in the store.
 pub(super) struct StoredNames {
+    /// The name of the network device.
     device: String,
     /// The configured mode: a link of another mode is not used.
     mode: XdpMode,

@@ -45,7 +45,9 @@ type ThreadTxQueues = Vec<Box<dyn TxQueue>>;
 pub struct AfXdp {
     /// The device; its socket keeps the device in promiscuous mode.
     device: HostDevice,
+    /// The MAC address of the port.
     mac: [u8; 6],
+    /// The XDP mode: by the driver or by the kernel.
     mode: XdpMode,
     /// Time of a busy poll in microseconds; 0: the device interrupts.
     busy_poll_us: u32,
@@ -151,6 +153,7 @@ impl AfXdp {
         ethtool::rx_queues(self.device.control.as_fd(), &self.device.name).unwrap_or(1).max(1)
     }
 
+    /// Returns the names under which the descriptors are stored.
     fn stored_names(&self, queues: u32) -> StoredNames {
         StoredNames::new(&self.device, self.mode, self.layout, queues)
     }
@@ -202,6 +205,7 @@ impl AfXdp {
         Ok((receivers, tx))
     }
 
+    /// Creates a receive queue of several receivers.
     fn rx_queue(&self, receivers: Vec<Receiver>) -> Result<Box<dyn RxQueue>, PortError> {
         let name = self.device.name.as_str().to_owned();
         let trigger = NapiTrigger::of(self.busy_poll_us);

@@ -73,35 +73,55 @@ const NAME: [u8; 16] = *b"shunt_redirect\0\0";
 /// The first attributes of `BPF_PROG_LOAD`, up to the last one that is used.
 #[repr(C)]
 struct ProgLoad {
+    /// The type of the program.
     prog_type: u32,
+    /// Number of instructions.
     insn_cnt: u32,
+    /// Address of the instructions.
     insns: u64,
+    /// Address of the licence text.
     license: u64,
+    /// Detail of the verifier log.
     log_level: u32,
+    /// Size of the log buffer in bytes.
     log_size: u32,
+    /// Address of the log buffer.
     log_buf: u64,
+    /// The kernel version, which the kernel ignores today.
     kern_version: u32,
+    /// The flags of the program.
     prog_flags: u32,
+    /// The name of the program.
     prog_name: [u8; 16],
+    /// Interface index for hardware offload; zero for none.
     prog_ifindex: u32,
+    /// The hook to which the program will be attached.
     expected_attach_type: u32,
 }
 
 /// The attributes of `BPF_MAP_UPDATE_ELEM`.
 #[repr(C)]
 struct MapUpdate {
+    /// The descriptor of the map.
     map_fd: u32,
+    /// Padding of the kernel structure.
     padding: u32,
+    /// Address of the key.
     key: u64,
+    /// Address of the value.
     value: u64,
+    /// The flags of the update.
     flags: u64,
 }
 
 /// The attributes of `BPF_OBJ_GET_INFO_BY_FD`.
 #[repr(C)]
 struct ObjectInfo {
+    /// The descriptor of the object.
     fd: u32,
+    /// Length of the output buffer in bytes.
     length: u32,
+    /// Address of the output buffer.
     info: u64,
 }
 

@@ -30,11 +30,13 @@ const CHECK_ONE_IN: u32 = 64;
 
 /// A receive queue of an `af_xdp` port.
 pub(super) struct XdpRx {
+    /// The receivers of the queue, one per socket.
     receivers: Vec<Receiver>,
     /// The epoll set of all sockets; `None` for a single socket, and with busy polling.
     ready: Option<Epoll>,
     /// The reason why the driver receives frames.
     trigger: NapiTrigger,
+    /// The name of the network device.
     device: String,
     /// The socket that is read first in the next burst.
     next: usize,
@@ -146,9 +148,11 @@ fn copy_frame(frame: &RxFrame<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
 
 /// A transmit queue of an `af_xdp` port.
 pub(super) struct XdpTx {
+    /// The sending half of the socket.
     sender: Sender,
     /// Longest frame that the device sends, updated with the MTU.
     frame_max: Arc<AtomicU32>,
+    /// The counters and the state of the end of the queue.
     end: TxEnd,
 }
 

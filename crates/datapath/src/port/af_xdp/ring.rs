@@ -126,6 +126,7 @@ impl<T> Drop for Mapping<T> {
 
 /// A ring that the port fills: free frames to receive into, or frames to send.
 pub(super) struct ProducerRing<T> {
+    /// The mapped memory of the ring.
     map: Mapping<T>,
     /// Number of entries that were written.
     written: u32,
@@ -234,6 +235,7 @@ impl<T: RingEntry> ProducerRing<T> {
 
 /// A ring that the kernel fills: received frames, or frames that were sent.
 pub(super) struct ConsumerRing<T> {
+    /// The mapped memory of the ring.
     map: Mapping<T>,
     /// Number of entries that were read.
     read: u32,

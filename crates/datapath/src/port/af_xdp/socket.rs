@@ -154,9 +154,13 @@ impl XdpSocket {
 
 /// The four rings that an `AF_XDP` socket shares with the kernel.
 struct SocketRings {
+    /// The ring of free frames to receive into.
     free: ProducerRing<u64>,
+    /// The ring of frames that were sent.
     sent: ConsumerRing<u64>,
+    /// The ring of received frames.
     received: ConsumerRing<libc::xdp_desc>,
+    /// The ring of frames to send.
     to_send: ProducerRing<libc::xdp_desc>,
 }
 

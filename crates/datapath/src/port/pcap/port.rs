@@ -26,7 +26,9 @@ pub const FILE_MAX: u64 = 1 << 30;
 
 /// A port of capture files.
 pub struct Pcap {
+    /// The MAC address of the port.
     mac: [u8; 6],
+    /// The name of the port.
     name: String,
     /// The frames to receive; `None` for a port that only sends.
     rx: Option<Replay>,
@@ -182,6 +184,7 @@ struct Writer {
 }
 
 impl Writer {
+    /// Creates the writer of a file; `lost` counts frames not written.
     fn new(file: Option<File>, lost: Arc<AtomicU64>) -> Self {
         let room = if file.is_some() { WRITE_AT + RECORD_BYTES + Pool::LARGE } else { 0 };
         Self { file, buffer: Vec::with_capacity(room), pending: 0, lost }

@@ -31,6 +31,7 @@ use crate::{
 /// The mode and the budget of repairs.
 #[derive(Debug, Default)]
 pub(in crate::thread) struct Repairer {
+    /// The mode of repairs.
     mode: Repair,
     /// Number of translations left for repairs in this iteration.
     left: usize,
@@ -50,6 +51,7 @@ const SAVED_MAX: Duration = Duration::from_millis(10);
 const ABANDONED_PER_ITERATION: usize = 64;
 
 impl Repairer {
+    /// Creates a repairer with a full budget.
     pub(in crate::thread) fn new(mode: Repair) -> Self {
         Self { mode, ..Self::default() }
     }

@@ -23,6 +23,7 @@ pub(in crate::thread) struct StallBudget {
     awaited: Option<(LearnSeq, Time)>,
     /// Nanoseconds of stall time left; negative after a stall that took longer.
     left: i64,
+    /// The maximum that remains of the budget in nanoseconds.
     left_max: i64,
     /// Time at which the last stall ended, or the budget was last increased.
     resumed_at: Time,

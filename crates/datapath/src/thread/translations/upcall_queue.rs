@@ -51,8 +51,11 @@ const RECIRCULATIONS_MAX: usize = 256;
 
 /// A packet that missed the caches, with the partial result of its lookup.
 pub(in crate::thread) struct Missed<'k> {
+    /// The packet.
     packet: Packet,
+    /// The parsed headers of the packet.
     parsed: ParsedPacket<'k>,
+    /// The stages of the lookup that hit.
     partial: PartialLookup,
 }
 
@@ -68,7 +71,9 @@ pub(in crate::thread) enum LearnOutcome {
 
 /// A packet that must stay in its upcall queue.
 pub(in crate::thread) struct Unserved {
+    /// The packet.
     pub(in crate::thread) packet: Packet,
+    /// The learn requests of the packet's source.
     pub(in crate::thread) source: SourceLearning,
 }
 

@@ -20,6 +20,7 @@ const FLOWS: usize = 1024;
 /// The upcall queue of a port: packets that wait for a translation, oldest first.
 #[derive(Default)]
 pub(in crate::thread) struct WaitingPackets {
+    /// The packets, oldest first.
     packets: VecDeque<WaitingPacket>,
     /// Number of packets by the low bits of [`WaitingPacket::flow`].
     ///
@@ -29,6 +30,7 @@ pub(in crate::thread) struct WaitingPackets {
 
 /// A packet that waits for a translation, with its original headers.
 pub(in crate::thread) struct WaitingPacket {
+    /// The packet.
     pub(in crate::thread) packet: Packet,
     /// Number of frames that the receive queue had returned before the packet's burst.
     pub(in crate::thread) received_before: u64,
@@ -54,10 +56,12 @@ pub(in crate::thread) enum SourceLearning {
 }
 
 impl WaitingPackets {
+    /// Returns the number of packets.
     pub(in crate::thread) fn len(&self) -> usize {
         self.packets.len()
     }
 
+    /// Returns whether no packet waits.
     #[inline]
     pub(in crate::thread) fn is_empty(&self) -> bool {
         self.packets.is_empty()

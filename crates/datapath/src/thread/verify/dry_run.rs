@@ -26,9 +26,13 @@ use crate::{
 
 /// A comparison of the effects of action lists on one packet.
 pub(super) struct DryRun<'a> {
+    /// The pool of packet buffers.
     pool: &'a mut Pool,
+    /// The pipeline that translates the packet.
     pipeline: &'a Pipeline,
+    /// The version of the rules.
     version: Version,
+    /// The maximum number of VLAN tags that are matched.
     vlan_limit: VlanLimit,
     /// Number of resumptions left for the current list.
     resumes_left: usize,
@@ -55,7 +59,9 @@ enum ActionEffect {
 
 /// The traversal and the effects of a packet after it resumed.
 struct ResumedEffects {
+    /// The traversal of the resumed packet.
     traversal: Arc<Traversal>,
+    /// The effects on the packet, in order.
     effects: Vec<ActionEffect>,
 }
 

@@ -9,17 +9,25 @@ use super::{crc32c, internet_sum};
 /// field has a fixed default, so the same calls always build the same frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBuilder {
+    /// The destination MAC address.
     pub(super) destination: [u8; 6],
+    /// The source MAC address.
     pub(super) source: [u8; 6],
     /// TPID and TCI, outermost first.
     pub(super) tags: Vec<(u16, u16)>,
+    /// The encapsulation: Ethernet or SNAP.
     pub(super) encapsulation: Encapsulation,
     /// Label stack entries, outermost first; the bottom of the stack is set when built.
     pub(super) labels: Vec<u32>,
+    /// The network layer.
     pub(super) network: NetworkLayer,
+    /// The transport layer.
     pub(super) transport: TransportLayer,
+    /// The bytes after the transport header.
     pub(super) payload: Vec<u8>,
+    /// The content of the transport checksum field.
     pub(super) checksums: Checksums,
+    /// Minimum length of the frame in bytes.
     length_min: usize,
 }
 
@@ -53,30 +61,43 @@ pub(super) enum NetworkLayer {
 /// The fields of an ARP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arp {
+    /// The operation: 1 for a request, 2 for a reply.
     pub(super) operation: u16,
+    /// The MAC and IP address of the sender.
     pub(super) sender: ([u8; 6], [u8; 4]),
+    /// The MAC and IP address of the target.
     pub(super) target: ([u8; 6], [u8; 4]),
 }
 
 /// The fields of an IPv4 header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ipv4 {
+    /// The source address.
     pub(super) source: [u8; 4],
+    /// The destination address.
     pub(super) destination: [u8; 4],
+    /// The TOS byte.
     pub(super) tos: u8,
+    /// The TTL.
     pub(super) ttl: u8,
     /// More fragments (0x2000) and the offset in units of eight bytes.
     pub(super) fragment: u16,
+    /// The bytes of the options.
     pub(super) options: Vec<u8>,
 }
 
 /// The fields of an IPv6 header and its extension headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ipv6 {
+    /// The source address.
     pub(super) source: [u8; 16],
+    /// The destination address.
     pub(super) destination: [u8; 16],
+    /// The traffic class.
     pub(super) tos: u8,
+    /// The hop limit.
     pub(super) ttl: u8,
+    /// The flow label.
     pub(super) label: u32,
     /// Protocol number, and the content after the next header and length bytes.
     pub(super) extensions: Vec<(u8, Vec<u8>)>,
@@ -389,6 +410,7 @@ impl PacketBuilder {
         }
     }
 
+    /// Returns the bytes of the MPLS labels.
     fn label_stack(&self) -> Vec<u8> {
         let last = self.labels.len().saturating_sub(1);
         let entry = |(index, label): (usize, &u32)| label | u32::from(index == last) << 8;
@@ -465,6 +487,7 @@ impl PacketBuilder {
 }
 
 impl Arp {
+    /// Returns the bytes of the ARP packet.
     fn packet(&self) -> Vec<u8> {
         let mut packet = vec![0, 1, 8, 0, 6, 4];
         packet.extend(self.operation.to_be_bytes());
@@ -477,6 +500,7 @@ impl Arp {
 }
 
 impl Ipv4 {
+    /// Returns the bytes of the IPv4 packet with a payload.
     fn packet(&self, protocol: u8, segment: &[u8]) -> Vec<u8> {
         let length = 20 + self.options.len();
         let words = u8::try_from(length / 4).expect("at most 60 bytes");
@@ -495,6 +519,7 @@ impl Ipv4 {
 }
 
 impl Ipv6 {
+    /// Returns the bytes of the IPv6 packet with a payload.
     fn packet(&self, protocol: u8, segment: &[u8]) -> Vec<u8> {
         let mut payload = segment.to_vec();
         let mut next = protocol;
@@ -546,6 +571,7 @@ impl Neighbour {
     }
 }
 
+/// Returns the bytes of a TCP header.
 fn tcp_header(ports: [u16; 2], flags: u16, options: usize) -> Vec<u8> {
     let mut header = port_bytes(ports).to_vec();
     header.extend([0, 0, 0, 1, 0, 0, 0, 2]);
@@ -556,15 +582,18 @@ fn tcp_header(ports: [u16; 2], flags: u16, options: usize) -> Vec<u8> {
     header
 }
 
+/// Returns the bytes of a UDP header without checksum.
 fn udp_header(ports: [u16; 2], payload_length: usize) -> Vec<u8> {
     [port_bytes(ports).as_slice(), &length_field(8 + payload_length), &[0, 0]].concat()
 }
 
+/// Returns the bytes of the source and destination port.
 const fn port_bytes(ports: [u16; 2]) -> [u8; 4] {
     let ([a, b], [c, d]) = (ports[0].to_be_bytes(), ports[1].to_be_bytes());
     [a, b, c, d]
 }
 
+/// Returns a length in network byte order.
 fn length_field(length: usize) -> [u8; 2] {
     u16::try_from(length).expect("a packet of at most 64 KiB").to_be_bytes()
 }

@@ -62,12 +62,14 @@ pub fn fuzz_rewrite(data: &[u8]) {
     assert_eq!(completed.is_ok(), start + offset + 2 <= frame.len());
 }
 
+/// Returns a key of equal words.
 fn filled_key(word: u64) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.words_mut().fill(word);
     key
 }
 
+/// Checks that the offsets are inside the frame and in order.
 fn check_layers(layers: &Layers, length: usize) {
     assert!(layers.network().is_none() || layers.network() == layers.payload());
     let offsets = [layers.payload(), layers.transport(), layers.end()];
@@ -75,6 +77,7 @@ fn check_layers(layers: &Layers, length: usize) {
     assert!(offsets.is_sorted() && offsets.iter().all(|offset| *offset <= length));
 }
 
+/// Checks that a VLAN tag can be pushed and popped.
 fn check_tags(frame: &[u8]) {
     let mut buffer = [&[0; 4], frame].concat();
     push_vlan(&mut buffer, 0x8100, 0x2005);
@@ -85,6 +88,7 @@ fn check_tags(frame: &[u8]) {
     assert_eq!(&buffer[4..], frame, "a pop undoes the push");
 }
 
+/// Checks that an MPLS label can be pushed and popped.
 fn check_labels(frame: &[u8], layers: &Layers) {
     let Some(payload) = layers.payload() else { return };
     let before = [frame[payload - 2], frame[payload - 1]];

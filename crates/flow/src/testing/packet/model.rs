@@ -28,6 +28,7 @@ impl PacketBuilder {
         key
     }
 
+    /// Adds the fields of the MPLS labels to the key.
     fn add_labels(&self, key: &mut FlowKey) {
         key.set_field(FieldId::EthType, 0x8847);
         let entry = |index: usize| match self.labels.get(index) {
@@ -42,6 +43,7 @@ impl PacketBuilder {
         key.set_field(FieldId::MplsLse2, entry(2));
     }
 
+    /// Adds the fields of the network layer to the key.
     fn add_network(&self, key: &mut FlowKey) {
         match &self.network {
             NetworkLayer::Raw { ether_type } => {
@@ -63,6 +65,7 @@ impl PacketBuilder {
         }
     }
 
+    /// Adds the fields of the transport layer to the key.
     fn add_transport(&self, key: &mut FlowKey, icmp: u8) {
         let protocol = match &self.transport {
             TransportLayer::Raw { protocol } => *protocol,
@@ -142,6 +145,7 @@ impl PacketBuilder {
         fields
     }
 
+    /// Adds the writable fields of the transport layer to `fields`.
     fn add_writable_transport(&self, fields: &mut Vec<FieldId>) {
         fields.extend([FieldId::NwTos, FieldId::IpDscp, FieldId::IpEcn, FieldId::NwTtl]);
         if self.is_later_fragment() {
@@ -184,6 +188,7 @@ impl PacketBuilder {
         }
     }
 
+    /// Sets a field behind the link headers.
     fn set_behind_link(&mut self, field: FieldId, value: u128) {
         let is_of_network = match &mut self.network {
             NetworkLayer::Raw { .. } => false,
@@ -196,6 +201,7 @@ impl PacketBuilder {
         }
     }
 
+    /// Sets bits of the outermost MPLS label.
     fn set_label(&mut self, shift: u32, mask: u32, value: u128) {
         let value = u32::try_from(value).expect("a field of at most 20 bits");
         self.labels[0] = self.labels[0] & !(mask << shift) | value << shift;
@@ -203,6 +209,7 @@ impl PacketBuilder {
 }
 
 impl Arp {
+    /// Adds the fields of the ARP packet to the key.
     fn add_to(&self, key: &mut FlowKey) {
         key.set_field(FieldId::EthType, 0x0806);
         let operation = if self.operation > 0xff { 0 } else { self.operation };
@@ -228,6 +235,7 @@ impl Arp {
 }
 
 impl Ipv4 {
+    /// Adds the fields of the IPv4 header to the key.
     fn add_to(&self, key: &mut FlowKey) {
         key.set_field(FieldId::EthType, 0x0800);
         key.set_field(FieldId::Ipv4Src, number(&self.source));
@@ -250,6 +258,7 @@ impl Ipv4 {
 }
 
 impl Ipv6 {
+    /// Adds the fields of the IPv6 header to the key.
     fn add_to(&self, key: &mut FlowKey) {
         key.set_field(FieldId::EthType, 0x86dd);
         key.set_field(FieldId::Ipv6Src, number(&self.source));
@@ -314,6 +323,7 @@ fn set_tos(tos: &mut u8, field: FieldId, value: u128) -> bool {
     true
 }
 
+/// Returns the fragment state of a fragment offset.
 const fn fragment_state(offset: u16, field: u16) -> u128 {
     match (offset, field) {
         (0, 0) => 0,

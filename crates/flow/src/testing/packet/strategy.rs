@@ -32,6 +32,7 @@ pub fn packets() -> impl Strategy<Value = PacketBuilder> {
     )
 }
 
+/// Makes a list empty in most cases.
 fn mostly_none<T: std::fmt::Debug>(
     strategy: impl Strategy<Value = Vec<T>>,
 ) -> impl Strategy<Value = Vec<T>> {
@@ -82,6 +83,7 @@ fn ipv6() -> impl Strategy<Value = PacketBuilder> {
     )
 }
 
+/// Makes the packet a fragment, if a fragment field is given.
 fn with_fragment(packet: PacketBuilder, fragment: Option<u16>) -> PacketBuilder {
     match fragment {
         Some(fragment) => packet.fragment(fragment),

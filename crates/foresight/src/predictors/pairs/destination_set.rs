@@ -19,14 +19,17 @@ impl DestinationId {
 }
 
 impl DestinationSet {
+    /// Returns whether the set contains a destination.
     pub(super) fn contains(&self, id: DestinationId) -> bool {
         self.0[id.index() / 64] & Self::bit(id) != 0
     }
 
+    /// Adds a destination to the set.
     pub(super) fn insert(&mut self, id: DestinationId) {
         self.0[id.index() / 64] |= Self::bit(id);
     }
 
+    /// Removes a destination from the set.
     pub(super) fn remove(&mut self, id: DestinationId) {
         self.0[id.index() / 64] &= !Self::bit(id);
     }

@@ -17,7 +17,9 @@ use super::{
 /// The recent destinations of flows.
 #[derive(Debug)]
 pub(super) struct DestinationTable {
+    /// The number of each destination.
     ids: BTreeMap<FlowService, DestinationId>,
+    /// The destinations, by their numbers.
     destinations: Vec<KnownDestination>,
     /// The last removed destinations, in order.
     removed: VecDeque<DestinationId>,
@@ -30,16 +32,20 @@ pub(super) struct DestinationTable {
 /// A destination of flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownDestination {
+    /// The address, protocol and port of the destination.
     pub(super) service: FlowService,
     /// The Ethernet destination of the last flow.
     pub(super) ethernet: u128,
+    /// Time of the last flow to the destination.
     used: Duration,
 }
 
 /// The number of a destination, and the destination that had it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NumberedDestination {
+    /// The number of the destination.
     pub(super) id: DestinationId,
+    /// True if another destination had the number before.
     pub(super) is_reused: bool,
 }
 
@@ -50,6 +56,7 @@ const CANDIDATES_MAX: usize = 8;
 const REMOVED_MAX: usize = 256;
 
 impl DestinationTable {
+    /// Creates an empty table.
     pub(super) const fn new() -> Self {
         Self {
             ids: BTreeMap::new(),

@@ -40,11 +40,15 @@ use crate::forecast::{Confidence, Forecast, ForecastSource};
 /// Forecasts flows between known sources and known destinations.
 #[derive(Debug)]
 pub(in crate::predictors) struct PairTable {
+    /// The known destinations.
     destinations: DestinationTable,
+    /// The known sources.
     sources: BTreeMap<FlowService, PairSource>,
+    /// The groups of sources.
     groups: SourceGroups,
     /// The last flows of sources in groups, by which forecasts are due.
     due: VecDeque<DuePair>,
+    /// Maximum number of sources.
     capacity: usize,
     /// The last source that was considered for removal.
     hand: ScanHand<FlowService>,
@@ -59,18 +63,24 @@ struct PairSource {
     expected: DestinationSet,
     /// Number of removals of destinations that the sets know.
     removals: u64,
+    /// The group of the source, if it has one.
     group: Option<GroupRef>,
     /// The key of the first flow: a template for all other fields.
     template: SparseKey,
+    /// Time of the last flow from the source.
     used: Duration,
 }
 
 /// A flow of a source in a group.
 #[derive(Clone, Copy, Debug)]
 struct DuePair {
+    /// Time at which the forecast is due.
     time: Duration,
+    /// The source of the flow.
     source: FlowService,
+    /// The destination of the flow.
     destination: DestinationId,
+    /// The group of the source.
     group: GroupRef,
 }
 
@@ -266,6 +276,7 @@ impl PairTable {
 }
 
 impl PairSource {
+    /// Creates a source from its first flow.
     fn new(key: &FlowKey, destinations: &DestinationTable, now: Duration) -> Self {
         Self {
             opened: DestinationSet::default(),

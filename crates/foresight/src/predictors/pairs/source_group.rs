@@ -10,6 +10,7 @@ use super::{
 /// All groups of sources, and the numbering of new groups.
 #[derive(Debug, Default)]
 pub(super) struct SourceGroups {
+    /// The groups, by their index.
     groups: Vec<SourceGroup>,
     /// Number of groups so far.
     created: u64,
@@ -18,6 +19,7 @@ pub(super) struct SourceGroups {
 /// Sources that open flows to the same destinations.
 #[derive(Debug)]
 pub(super) struct SourceGroup {
+    /// The number of the group, which is never used again.
     number: u64,
     /// Number of sources that opened a flow to each destination.
     counts: Box<[u16; DestinationId::COUNT]>,
@@ -25,9 +27,11 @@ pub(super) struct SourceGroup {
     total: u32,
     /// The destinations of at least [`SHARED_MIN`] sources.
     shared: DestinationSet,
+    /// The sources of the group.
     members: Vec<FlowService>,
     /// The index of the member that was last examined.
     hand: usize,
+    /// Time of the last flow from a member.
     used: Duration,
 }
 
@@ -36,7 +40,9 @@ pub(super) struct SourceGroup {
 /// A new group takes the place of an old one, and has another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GroupRef {
+    /// Index of the group.
     index: usize,
+    /// The number of the group, which shows if the index was reused.
     number: u64,
 }
 
@@ -124,6 +130,7 @@ impl SourceGroups {
 }
 
 impl SourceGroup {
+    /// Creates a group without members.
     fn new(number: u64, now: Duration) -> Self {
         Self {
             number,
@@ -188,6 +195,7 @@ impl SourceGroup {
         self.members.get(self.hand).copied()
     }
 
+    /// Returns the number of members.
     pub(super) const fn len(&self) -> usize {
         self.members.len()
     }

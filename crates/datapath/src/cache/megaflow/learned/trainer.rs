@@ -111,6 +111,7 @@ enum TrainerJob {
 /// The new box of an entry slot; `None`: the entry was removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BoxChange {
+    /// Number of the entry slot.
     pub(super) slot: u32,
     /// The box; `None` if the entry was removed.
     pub(super) own: Option<CatalogueBox>,
@@ -119,7 +120,9 @@ pub(super) struct BoxChange {
 /// An index with the lanes that it compares.
 #[derive(Debug)]
 pub(super) struct TrainedIndex {
+    /// The index over the boxes of the entries.
     pub(super) index: CandidateIndex<LANES, AnyStartIndex>,
+    /// The lanes that the index compares.
     pub(super) selection: LaneSelection,
     /// For each slot, true if the index has its entry.
     pub(super) has: Vec<bool>,
