@@ -193,7 +193,7 @@ struct HttpServer {
     pages: Arc<HttpPages>,
     /// Key and certificate, if the server has TLS.
     tls: Option<TlsIdentity>,
-    /// The places of open connections.
+    /// The open connections, with a bounded number of places.
     connections: Arc<ConnectionPlaces>,
     /// True if requests must have a token.
     has_token: bool,

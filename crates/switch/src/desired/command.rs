@@ -321,7 +321,8 @@ fn of_bridge(bridge: DeclaredBridge) -> DesiredState {
 
 /// Sets the present address of a bridge to another one of its device, if any.
 ///
-/// Another program may have changed the address of the device. So the difference contains the address of the command.
+/// Another program may have changed the address of the device.
+/// So the difference contains the MAC address that the command sets.
 fn set_present_mac(present: &mut DeclaredBridge, other: Option<String>) {
     if let Some(mac) = other {
         Arc::make_mut(&mut present.options).mac = mac;
