@@ -205,5 +205,5 @@ fn every_suggested_value_is_accepted() {
             words += 1;
         }
     }
-    assert_eq!(words, 3 + 3 + 7 + 4 + 3 + 2 + 2 + 3 + 2);
+    assert_eq!(words, 3 + 3 + 3 + 7 + 4 + 3 + 2 + 2 + 3 + 2);
 }
