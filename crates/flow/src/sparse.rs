@@ -60,7 +60,6 @@ impl WordMap {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the function returns each half separately"
-    /// Returns the low and the high 64 bits.
     )]
     const fn halves(self) -> [u64; 2] {
         [self.0 as u64, (self.0 >> 64) as u64]

@@ -187,7 +187,6 @@ impl Headers {
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "the segment begins with the headers that `parse` has found in its frame"
-    /// Writes the fields of a segment that differ from the long frame.
     )]
     fn adapt(&self, segment: &mut [u8], position: SegmentPosition) {
         match self.network_kind {
@@ -214,7 +213,6 @@ impl Headers {
         clippy::indexing_slicing,
         clippy::arithmetic_side_effects,
         reason = "the segment begins with the headers that `parse` has found in its frame"
-    /// Writes the total length, identification and checksum of the IPv4 header.
     )]
     fn adapt_ipv4(&self, segment: &mut [u8], index: usize) {
         let (network, transport) = (self.network, self.transport);
@@ -231,7 +229,6 @@ impl Headers {
         clippy::indexing_slicing,
         clippy::arithmetic_side_effects,
         reason = "the segment begins with the headers that `parse` has found in its frame"
-    /// Writes the sequence number and the flags of the TCP header.
     )]
     fn adapt_tcp(
         &self,
@@ -263,7 +260,6 @@ impl Headers {
         clippy::indexing_slicing,
         clippy::arithmetic_side_effects,
         reason = "the segment begins with the headers that `parse` has found in its frame"
-    /// Returns the checksum of the pseudo header of a segment.
     )]
     fn pseudo_header(&self, segment: &[u8]) -> u16 {
         let addresses = match self.network_kind {

@@ -131,7 +131,6 @@ impl SignatureCache {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the hash is masked to the number of buckets"
-    /// Returns the index of the bucket for a hash.
     )]
     const fn bucket_of(&self, hash: u64) -> usize {
         (hash & self.mask) as usize
