@@ -74,7 +74,10 @@ pub use action::{
 pub use bridges::{
     bond::{BondBalance, BondBuckets, BondCounters, BondHash, BondMember, LacpAdmission},
     learned_totals::LearnedTotals,
-    mac_table::{MacEntry, MacObservation},
+    mac_table::{
+        MacEntry, MacObservation,
+        static_macs::{ReplacedMac, StaticMac, StaticMacError},
+    },
     mirror::{Mirror, MirrorOutput, MirroredPorts},
     multicast::{MulticastEvent, MulticastFlooding, MulticastObservation, MulticastSnooping},
     multicast_table::MulticastEntry,

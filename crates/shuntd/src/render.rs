@@ -283,12 +283,15 @@ pub(crate) fn macs(macs: &[MacStatus]) -> String {
     let mut text = " port  VLAN  MAC                Age\n".to_owned();
     for entry in macs {
         let [a, b, c, d, e, f] = entry.mac;
+        let age = match entry.is_static {
+            true => "static".to_owned(),
+            false => entry.age.as_secs().to_string(),
+        };
         let _ = writeln!(
             text,
-            "{:>5}  {:>4}  {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}  {:>3}",
+            "{:>5}  {:>4}  {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}  {age:>3}",
             entry.port.to_string(),
             entry.vlan,
-            entry.age.as_secs()
         );
     }
     text

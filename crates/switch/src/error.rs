@@ -232,6 +232,15 @@ pub enum SwitchError {
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
     },
+    /// A static MAC address cannot be added or removed.
+    #[error("bridge {bridge}: {error}")]
+    StaticMac {
+        /// Name of the bridge.
+        bridge: String,
+        /// The reason of the refusal.
+        #[source]
+        error: shunt_pipeline::StaticMacError,
+    },
     /// The bridge has a mirror with this name already.
     #[error("mirror {mirror} exists already, on bridge {bridge}: choose another name")]
     MirrorExists {

@@ -1,15 +1,18 @@
 //! Sizes and totals of the learned tables: MAC addresses, and multicast groups.
 
-pub use shunt_pipeline::LearnedTotals;
+pub use shunt_pipeline::{LearnedTotals, ReplacedMac, StaticMacError};
+use shunt_pipeline::{Pipeline, StaticMac};
 
-use crate::{error::SwitchError, switch::Switch};
+use crate::{error::SwitchError, ports::registry::listed, switch::Switch};
 
 /// The size of the MAC table of a bridge, and the totals of its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacTableStatus {
-    /// Number of learned MAC addresses.
+    /// Number of learned and static MAC addresses.
     pub entries: usize,
-    /// Maximum number of learned MAC addresses.
+    /// Number of static MAC addresses.
+    pub statics: usize,
+    /// Maximum number of MAC addresses.
     pub entries_max: usize,
     /// Totals of the changes of the table.
     pub totals: LearnedTotals,
@@ -34,9 +37,64 @@ impl Switch {
         let (id, pipeline) = (self.control.bridges.id(bridge)?, self.control.plane.pipeline());
         Ok(MacTableStatus {
             entries: pipeline.macs_count(id),
+            statics: pipeline.static_macs_count(id),
             entries_max: pipeline.settings(id).map_or(0, |settings| settings.macs_max),
             totals: pipeline.mac_totals(id),
         })
+    }
+
+    /// Adds a static MAC address to a bridge, and returns the entry that it replaces.
+    ///
+    /// The address does not age, and packets do not move it.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge or the port does not exist, if the port does not carry the VLAN, or if the
+    /// table has no place left.
+    pub async fn add_static_mac(
+        &self,
+        bridge: &str,
+        port: &str,
+        vlan: u16,
+        mac: [u8; 6],
+    ) -> Result<Option<ReplacedMac>, SwitchError> {
+        let (id, plane) = (self.control.bridges.id(bridge)?, &self.control.plane);
+        let ports = plane.pipeline().ports(id).unwrap_or_default();
+        let own = ports.iter().find(|own| own.name == port);
+        let port = own.ok_or_else(|| SwitchError::NoSuchPort {
+            name: port.to_owned(),
+            known: listed(ports.iter().map(|own| own.name.as_str())),
+        })?;
+        let (added, now) = (StaticMac { vlan, mac, port: port.number }, plane.now());
+        let mut replaced = None;
+        let add = |pipeline: &Pipeline| {
+            let (change, old) = pipeline.add_static_mac(id, added, now)?;
+            replaced = old;
+            Ok(change)
+        };
+        let refused = |error| SwitchError::StaticMac { bridge: bridge.to_owned(), error };
+        let version = plane.publisher().change(add).map_err(refused)?;
+        plane.adopted(version).await;
+        Ok(replaced)
+    }
+
+    /// Removes a static MAC address of a bridge.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, or does not have this static address.
+    pub async fn remove_static_mac(
+        &self,
+        bridge: &str,
+        vlan: u16,
+        mac: [u8; 6],
+    ) -> Result<(), SwitchError> {
+        let (id, plane) = (self.control.bridges.id(bridge)?, &self.control.plane);
+        let remove = |pipeline: &Pipeline| pipeline.remove_static_mac(id, vlan, mac);
+        let refused = |error| SwitchError::StaticMac { bridge: bridge.to_owned(), error };
+        let version = plane.publisher().change(remove).map_err(refused)?;
+        plane.adopted(version).await;
+        Ok(())
     }
 
     /// Returns the totals of changes of the learned tables, summed over all bridges.

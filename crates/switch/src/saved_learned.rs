@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    BridgeId, Learning, MacObservation, MulticastEvent, MulticastObservation, Pipeline,
+    BridgeId, Learning, MacObservation, MulticastEvent, MulticastObservation, Pipeline, StaticMac,
 };
 
-use crate::{control::ControlPlane, error::SwitchError, saved_state::SavedTables};
+use crate::{
+    config::mac_text, control::ControlPlane, error::SwitchError, saved_state::SavedTables,
+};
 
-/// A learned MAC address.
+/// A learned or static MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedMac {
@@ -18,8 +20,11 @@ pub struct SavedMac {
     pub vlan: u16,
     /// The learned MAC address.
     pub mac: [u8; 6],
-    /// Number of the port on which the address was learned.
+    /// Number of the port of the address.
     pub port: u32,
+    /// True for an address that an operator added.
+    #[serde(default, rename = "static", skip_serializing_if = "std::ops::Not::not")]
+    pub is_static: bool,
 }
 
 /// A port of a learned multicast group, or a router port.
@@ -34,11 +39,16 @@ pub struct SavedMulticast {
     pub port: u32,
 }
 
-/// Returns the learned MAC addresses of a bridge.
+/// Returns the learned and static MAC addresses of a bridge.
 pub(crate) fn saved_macs(pipeline: &Pipeline, id: BridgeId) -> Vec<SavedMac> {
     let macs = pipeline.macs(id);
     macs.iter()
-        .map(|own| SavedMac { vlan: own.vlan, mac: own.mac, port: own.port.number() })
+        .map(|own| SavedMac {
+            vlan: own.vlan,
+            mac: own.mac,
+            port: own.port.number(),
+            is_static: own.is_static,
+        })
         .collect()
 }
 
@@ -51,9 +61,9 @@ pub(crate) fn saved_multicast(pipeline: &Pipeline, id: BridgeId) -> Vec<SavedMul
         .collect()
 }
 
-/// Returns the learn requests that restore saved addresses and groups.
+/// Returns the learn requests that restore saved learned addresses and groups.
 pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> {
-    let mac = |SavedMac { vlan, mac, port }: &SavedMac| {
+    let mac = |SavedMac { vlan, mac, port, .. }: &SavedMac| {
         Learning::Mac(MacObservation {
             bridge,
             vlan: *vlan,
@@ -69,7 +79,27 @@ pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> 
         Learning::Multicast(MulticastObservation { bridge, vlan: *vlan, port, event })
     };
     // Router ports are last, because a group on a router port would be refused.
-    saved.macs.iter().map(mac).chain(saved.multicast.iter().map(multicast)).collect()
+    let macs = saved.macs.iter().filter(|own| !own.is_static);
+    macs.map(mac).chain(saved.multicast.iter().map(multicast)).collect()
+}
+
+/// Adds saved static MAC addresses, and returns the refusals.
+pub(crate) fn restore_statics(
+    control: &ControlPlane,
+    id: BridgeId,
+    saved: &SavedTables,
+) -> Vec<String> {
+    let now = control.plane.now();
+    let statics = saved.macs.iter().filter(|own| own.is_static);
+    let restore = |own: &SavedMac| {
+        let added = StaticMac { vlan: own.vlan, mac: own.mac, port: PortNo::new(own.port) };
+        let add =
+            |pipeline: &Pipeline| pipeline.add_static_mac(id, added, now).map(|(change, _)| change);
+        let error = control.plane.publisher().change(add).err()?;
+        let (bridge, mac) = (&saved.bridge, mac_text(own.mac));
+        Some(format!("bridge {bridge}: static MAC address {mac}: {error}"))
+    };
+    statics.filter_map(restore).collect()
 }
 
 /// Learns saved MAC addresses and multicast groups.

@@ -28,7 +28,8 @@ use crate::{
     },
     saved_groups::in_order,
     saved_learned::{
-        SavedMac, SavedMulticast, learnings, restore_learned, saved_macs, saved_multicast,
+        SavedMac, SavedMulticast, learnings, restore_learned, restore_statics, saved_macs,
+        saved_multicast,
     },
     switch::Switch,
 };
@@ -63,7 +64,7 @@ pub struct SavedTables {
     /// Counters of the rules, groups and meters.
     #[serde(default, skip_serializing_if = "SavedCounts::is_empty")]
     pub counts: SavedCounts,
-    /// Learned MAC addresses.
+    /// Learned and static MAC addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub macs: Vec<SavedMac>,
     /// Learned multicast groups and router ports.
@@ -74,9 +75,9 @@ pub struct SavedTables {
 impl SavedState {
     /// The format that this build writes; it also reads earlier formats.
     ///
-    /// Format 2 has counters and MAC addresses, format 3 the active members of bonds, and format 4
-    /// multicast groups.
-    pub const FORMAT: u32 = 4;
+    /// Format 2 has counters and MAC addresses, format 3 the active members of bonds, format 4
+    /// multicast groups, and format 5 static MAC addresses.
+    pub const FORMAT: u32 = 5;
 
     /// Returns the configuration for the start of a switch that resumes this state.
     ///
@@ -267,6 +268,7 @@ pub(crate) async fn restore(
         // If the bridge was refused, the report already has the reason.
         let Ok(id) = control.bridges.id(&saved.bridge) else { continue };
         restore_counts(control.plane.pipeline(), id, &saved.counts);
+        tables.refused.extend(restore_statics(control, id, saved));
         restore_learned(control, &learnings(id, saved));
     }
     report.applied.extend(tables.applied);

@@ -276,7 +276,7 @@ impl Switch {
         self.control.plane.wait_until_learned().await;
     }
 
-    /// Returns the MAC addresses that `NORMAL` has learned, by VLAN.
+    /// Returns the learned and static MAC addresses, by VLAN.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl Switch {
         Ok(MacStatus::of_bridge(&self.control.plane, id).await)
     }
 
-    /// Removes all learned MAC addresses of one bridge, or of all bridges.
+    /// Removes all learned MAC addresses of one bridge, or of all bridges. Static ones stay.
     ///
     /// # Errors
     ///

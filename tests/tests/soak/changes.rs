@@ -91,6 +91,8 @@ impl<'a> Changes<'a> {
             // are not generated. Connections of OpenFlow 1.0 set the treatment of misses.
             Op::LearnFrom(_)
             | Op::Snoop(..)
+            | Op::AddStaticMac(..)
+            | Op::RemoveStaticMac(..)
             | Op::Reclaim
             | Op::Expire(_)
             | Op::Commit(..)

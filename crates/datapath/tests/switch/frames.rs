@@ -169,6 +169,8 @@ pub(crate) fn normalize(op: &mut Op) {
         | Op::SetSendsMisses(..)
         | Op::SetSnooping(..)
         | Op::Snoop(..)
+        | Op::AddStaticMac(..)
+        | Op::RemoveStaticMac(..)
         | Op::SetPorts(..)
         | Op::LearnFrom(_)
         | Op::Reclaim

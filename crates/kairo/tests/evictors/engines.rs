@@ -175,6 +175,7 @@ const fn name_of(op: &Op) -> &'static str {
         Op::SetSendsMisses(..) => "misses",
         Op::SetSnooping(..) => "snooping",
         Op::Snoop(..) => "snooped",
+        Op::AddStaticMac(..) | Op::RemoveStaticMac(..) => "static addresses",
         Op::Expire(_) => "expired",
         Op::LearnFrom(_) => "learned from",
         Op::Reclaim => "reclaimed",

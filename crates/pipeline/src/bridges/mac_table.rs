@@ -6,8 +6,12 @@
 //! expires after the ageing time of the bridge. The addresses of a port are removed when the port
 //! is removed, its VLANs change, or it gets another device. A full table evicts an address of the
 //! port with the most addresses (see [`LearnedAges`]).
+//!
+//! An operator can also add an address (`static_macs.rs`). Such a static address has no age, and no
+//! packet moves or evicts it.
 
 mod port_removals;
+pub(crate) mod static_macs;
 
 use std::{
     collections::BTreeSet,
@@ -51,6 +55,8 @@ pub struct MacEntry {
     pub mac: [u8; 6],
     /// The port on which frames of the address arrive.
     pub port: PortNo,
+    /// True for an address that an operator added: it stays until an operator removes it.
+    pub is_static: bool,
     /// Time when a host announced the address on the port, for [`ANNOUNCED_FOR`].
     announced: Option<Time>,
     /// Time of the last frame with the address as source.
@@ -63,17 +69,19 @@ pub struct MacEntry {
 pub(crate) const ANNOUNCED_FOR: Duration = Duration::from_secs(5);
 
 impl MacEntry {
+    /// Creates the entry of an address that was seen at `now`.
     const fn new(observation: &MacObservation, now: Time) -> Self {
         let MacObservation { bridge, vlan, mac, port, is_announcement, .. } = *observation;
         let announced = if is_announcement { Some(now) } else { None };
-        Self { bridge, vlan, mac, port, announced, seen: AtomicU64::new(now.nanoseconds()) }
+        let seen = AtomicU64::new(now.nanoseconds());
+        Self { bridge, vlan, mac, port, is_static: false, announced, seen }
     }
 
     /// Returns the same entry without its announcement.
     fn without_announcement(&self) -> Self {
         let seen = AtomicU64::new(self.seen().nanoseconds());
-        let Self { bridge, vlan, mac, port, .. } = *self;
-        Self { bridge, vlan, mac, port, announced: None, seen }
+        let Self { bridge, vlan, mac, port, is_static, .. } = *self;
+        Self { bridge, vlan, mac, port, is_static, announced: None, seen }
     }
 
     /// Returns whether a host announced the address on the port a short time ago.
@@ -130,13 +138,17 @@ pub(crate) type MacKey = (u16, [u8; 6]);
 
 /// The MAC addresses of a bridge, at every retained version.
 pub(crate) struct MacTable {
+    /// The learned and the static addresses.
     entries: VersionedMap<MacKey, MacEntry>,
-    /// The addresses that the newest version sees.
+    /// The static addresses that the newest version sees, by port.
+    statics: BTreeSet<(PortNo, MacKey)>,
+    /// The learned addresses that the newest version sees.
     ages: LearnedAges<MacKey>,
     /// The same addresses, in the order in which they expire.
     expiry: ExpiryQueue<MacKey>,
     /// The announcements by time; some may have ended early.
     announcements: BTreeSet<(Time, MacKey)>,
+    /// Totals of the changes by packets.
     totals: LearnedTotals,
 }
 
@@ -144,6 +156,7 @@ impl Default for MacTable {
     fn default() -> Self {
         Self {
             entries: VersionedMap::new(),
+            statics: BTreeSet::new(),
             ages: LearnedAges::default(),
             expiry: ExpiryQueue::default(),
             announcements: BTreeSet::new(),
@@ -160,7 +173,14 @@ impl MacTable {
 
     /// Returns the number of addresses that the newest version sees.
     pub(crate) fn len(&self) -> usize {
-        self.ages.len()
+        self.ages.len() + self.statics.len()
+    }
+
+    /// Returns the number of learned addresses that fit beside the static ones.
+    ///
+    /// At least one address can be learned.
+    fn learned_max(&self, entries_max: usize) -> usize {
+        entries_max.saturating_sub(self.statics.len()).max(1)
     }
 
     /// Returns the number of addresses that searches for the oldest one have visited.
@@ -183,8 +203,10 @@ impl MacTable {
         self.entries.page(after, version, visits_max)
     }
 
-    /// Learns the port of an address; a full table evicts another address.
+    /// Learns the port of an address; a full table evicts another learned address.
     /// Returns the changed keys.
+    ///
+    /// The port of a static address stays.
     pub(crate) fn learn(
         &mut self,
         observation: &MacObservation,
@@ -194,6 +216,7 @@ impl MacTable {
     ) -> Vec<MacKey> {
         let mac_key = (observation.vlan, observation.mac);
         match self.find(observation.vlan, observation.mac, version) {
+            Some(known) if known.is_static => return Vec::new(),
             Some(known)
                 if known.port == observation.port
                     && (!observation.is_announcement || known.is_announced()) =>
@@ -208,7 +231,7 @@ impl MacTable {
             }
             None => self.totals.learned += 1,
         }
-        let (mut changed, others_max) = (Vec::new(), entries_max.saturating_sub(1));
+        let (mut changed, others_max) = (Vec::new(), self.learned_max(entries_max) - 1);
         while let Some(oldest) = self.evict_over(others_max, version) {
             changed.push(oldest);
         }
@@ -222,11 +245,11 @@ impl MacTable {
         changed
     }
 
-    /// Removes an address if there are more than `entries_max` addresses.
+    /// Removes a learned address if there are more than `learned_max` of them.
     ///
     /// Returns the removed address.
-    fn evict_over(&mut self, entries_max: usize, version: Version) -> Option<MacKey> {
-        if self.ages.len() <= entries_max {
+    fn evict_over(&mut self, learned_max: usize, version: Version) -> Option<MacKey> {
+        if self.ages.len() <= learned_max {
             return None;
         }
         let entries = &self.entries;
@@ -237,7 +260,7 @@ impl MacTable {
         Some(oldest)
     }
 
-    /// Removes addresses until there are at most `entries_max`.
+    /// Removes learned addresses until there are at most `entries_max` addresses.
     ///
     /// Returns false if more are left. Ends after `visits_max` visited addresses, and the search in
     /// progress. A search visits at most 64 addresses.
@@ -248,8 +271,9 @@ impl MacTable {
         visits_max: usize,
     ) -> bool {
         let end = self.ages.visits() + visits_max;
+        let learned_max = self.learned_max(entries_max);
         while self.ages.visits() < end {
-            if self.evict_over(entries_max, version).is_none() {
+            if self.evict_over(learned_max, version).is_none() {
                 return true;
             }
         }
@@ -308,14 +332,14 @@ impl MacTable {
         Some(mac_key)
     }
 
-    /// Removes at most `removals_max` addresses. Returns the changed keys.
+    /// Removes at most `removals_max` learned addresses. Returns the changed keys.
     pub(crate) fn forget_some(&mut self, version: Version, removals_max: usize) -> Vec<MacKey> {
         let gone: Vec<MacKey> = self.ages.keys().take(removals_max).collect();
         gone.iter().for_each(|mac_key| self.forget(*mac_key, version));
         gone
     }
 
-    /// Removes an address from the table.
+    /// Removes a learned address from the table.
     fn forget(&mut self, mac_key: MacKey, version: Version) {
         self.entries.end(mac_key, version);
         self.ages.remove(mac_key);
@@ -327,6 +351,7 @@ impl MacTable {
         self.entries.reclaim(oldest, left)
     }
 
+    /// Returns whether no retained version has an address.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -334,8 +359,8 @@ impl MacTable {
 
 impl UpdateBatch {
     /// Learns the port of an address from an observation.
-    /// Learns nothing if the port, bridge or VLAN was removed meanwhile, or if the frame may be a
-    /// copy.
+    /// Learns nothing if the port, bridge or VLAN was removed meanwhile, if the address is static
+    /// now, or if the frame may be a copy.
     pub(crate) fn learn_mac(&mut self, bridge: &mut VersionedBridge, observation: &MacObservation) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let macs_max = settings.macs_max;
@@ -344,7 +369,9 @@ impl UpdateBatch {
         let known = bridge.macs.find(observation.vlan, observation.mac, self.version);
         if !port.vlans.carries(observation.vlan)
             || ports.mirrors.is_output(observation.port)
-            || known.is_some_and(|known| may_be_copy(observation, port, known, ports))
+            || known.is_some_and(|known| {
+                known.is_static || may_be_copy(observation, port, known, ports)
+            })
         {
             return;
         }
@@ -409,190 +436,4 @@ fn may_be_copy(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Maximum number of addresses in the table.
-    const ROOM: usize = 2;
-
-    /// Learns an address on a port; returns the number of changes.
-    fn seen(table: &mut MacTable, last: u8, port: u32, second: u64) -> usize {
-        let mac = [2, 0, 0, 0, 0, last];
-        let observation = MacObservation {
-            bridge: BridgeId::new(1),
-            vlan: 0,
-            mac,
-            port: PortNo::new(port),
-            is_announcement: false,
-            precedes_packet: false,
-        };
-        table.learn(&observation, ROOM, Version::new(second + 1), at(second)).len()
-    }
-
-    /// Returns the time after some seconds.
-    fn at(second: u64) -> Time {
-        Time::ZERO.after(Duration::from_secs(second))
-    }
-
-    fn known_addresses(table: &MacTable, version: u64) -> Vec<(u8, u32)> {
-        let page = table.page(None, Version::new(version), usize::MAX);
-        page.values.iter().map(|(_, entry)| (entry.mac[5], entry.port.number())).collect()
-    }
-
-    /// Expires addresses at a time, and returns the number of changed ones.
-    fn expire(table: &mut MacTable, ageing: Duration, second: u64) -> usize {
-        let expired = table.expire_some(ageing, Version::new(9), at(second), 10);
-        assert!(expired.is_complete);
-        expired.changed.len()
-    }
-
-    #[test]
-    fn newest_observation_wins_for_newer_versions() {
-        let mut table = MacTable::default();
-        assert_eq!(seen(&mut table, 1, 1, 1), 1);
-        assert_eq!(seen(&mut table, 1, 1, 2), 0, "known already");
-        assert_eq!(seen(&mut table, 1, 2, 3), 1);
-        assert_eq!(
-            (known_addresses(&table, 2), known_addresses(&table, 4)),
-            (vec![(1, 1)], vec![(1, 2)])
-        );
-        let totals = LearnedTotals { learned: 1, moved: 1, ..LearnedTotals::default() };
-        assert_eq!((table.len(), table.totals()), (1, totals));
-    }
-
-    #[test]
-    fn a_full_table_forgets_the_oldest_address() {
-        let mut table = MacTable::default();
-        seen(&mut table, 1, 1, 1);
-        seen(&mut table, 2, 1, 2);
-        seen(&mut table, 1, 1, 3);
-        assert_eq!(seen(&mut table, 3, 1, 4), 2);
-        assert_eq!(known_addresses(&table, 5), [(1, 1), (3, 1)]);
-    }
-
-    #[test]
-    fn a_flooding_port_loses_only_its_own_addresses() {
-        let mut table = MacTable::default();
-        seen(&mut table, 1, 1, 1);
-        for last in 2..9 {
-            seen(&mut table, last, 2, last.into());
-        }
-        assert_eq!(known_addresses(&table, 10), [(1, 1), (8, 2)]);
-        let totals = LearnedTotals { learned: 8, evicted: 6, ..LearnedTotals::default() };
-        assert_eq!((table.len(), table.totals()), (2, totals));
-    }
-
-    #[test]
-    fn an_address_expires_exactly_at_its_timeout() {
-        let mut table = MacTable::default();
-        seen(&mut table, 1, 1, 1);
-        let ageing = Duration::from_secs(10);
-        assert_eq!(expire(&mut table, ageing, 10), 0);
-        seen(&mut table, 1, 1, 5);
-        assert_eq!(expire(&mut table, ageing, 14), 0);
-        assert_eq!(expire(&mut table, ageing, 15), 1);
-        assert!(known_addresses(&table, 9).is_empty());
-        let totals = LearnedTotals { learned: 1, expired: 1, ..LearnedTotals::default() };
-        assert_eq!((table.len(), table.totals()), (0, totals));
-    }
-
-    #[test]
-    fn expiry_visits_no_young_address() {
-        let mut table = MacTable::default();
-        let learn = |table: &mut MacTable, last: u16, second: u64, is_announcement| {
-            let [high, low] = last.to_be_bytes();
-            let observation = MacObservation {
-                bridge: BridgeId::new(1),
-                vlan: 0,
-                mac: [2, 0, 0, 0, high, low],
-                port: PortNo::new(1),
-                is_announcement,
-                precedes_packet: false,
-            };
-            table.learn(&observation, 10_000, Version::new(1), at(second));
-        };
-        (0..7).for_each(|last| learn(&mut table, last, 1, false));
-        (7..1000).for_each(|last| learn(&mut table, last, 50, last == 7));
-        learn(&mut table, 3, 60, false);
-        let ageing = Duration::from_secs(30);
-        let mut expire = |visits_max| {
-            let expired = table.expire_some(ageing, Version::new(2), at(61), visits_max);
-            (expired.changed.len(), expired.is_complete)
-        };
-        // Seven old addresses, of which one was seen again, and one announcement.
-        assert_eq!([expire(4), expire(4), expire(1)], [(3, false), (4, false), (0, true)]);
-        assert_eq!((table.len(), table.totals().expired), (994, 6));
-    }
-
-    #[test]
-    fn an_announcement_ends_after_its_time() {
-        let mut table = MacTable::default();
-        let mac = [2, 0, 0, 0, 0, 1];
-        let announce = MacObservation {
-            bridge: BridgeId::new(1),
-            vlan: 0,
-            mac,
-            port: PortNo::new(1),
-            is_announcement: true,
-            precedes_packet: false,
-        };
-        let moved = MacObservation { port: PortNo::new(2), ..announce };
-        table.learn(&announce, ROOM, Version::new(1), at(1));
-        table.learn(&moved, ROOM, Version::new(2), at(3));
-        let is_announced = |table: &MacTable| {
-            table.find(0, mac, Version::new(9)).is_some_and(|own| own.is_announced())
-        };
-        let ageing = Duration::from_secs(100);
-        assert_eq!((expire(&mut table, ageing, 7), is_announced(&table)), (0, true));
-        assert_eq!((expire(&mut table, ageing, 8), is_announced(&table)), (1, false));
-        assert_eq!(expire(&mut table, ageing, 9), 0);
-    }
-
-    /// Packets have refreshed all addresses, so searches for the oldest one visit many.
-    #[test]
-    fn a_lowered_limit_visits_few_addresses_at_once() {
-        /// Number of addresses in the table.
-        const MANY: u16 = 2000;
-        let (mut table, version) = (MacTable::default(), Version::new(1));
-        for second in [1, 2] {
-            for last in 0..MANY {
-                let [high, low] = last.to_be_bytes();
-                let observation = MacObservation {
-                    bridge: BridgeId::new(1),
-                    vlan: 0,
-                    mac: [2, 0, 0, 0, high, low],
-                    port: PortNo::new(1),
-                    is_announcement: false,
-                    precedes_packet: false,
-                };
-                table.learn(&observation, MANY.into(), version, at(second));
-            }
-        }
-        let (mut steps, mut is_done) = (0_u16, false);
-        while !is_done {
-            let before = table.ages.visits();
-            is_done = table.evict_some(10, Version::new(2), 64);
-            let visits = table.ages.visits() - before;
-            assert!(visits < 128, "{visits}");
-            steps += 1;
-        }
-        assert_eq!((table.len(), table.totals().evicted), (10, u64::from(MANY) - 10));
-        // Each address moves at most once.
-        assert!(steps <= 2 * MANY / 64 + 2, "{steps}");
-    }
-
-    #[test]
-    fn a_port_loses_its_addresses_in_steps() {
-        let mut table = MacTable::default();
-        seen(&mut table, 1, 1, 1);
-        seen(&mut table, 2, 2, 2);
-        let version = Version::new(4);
-        let mut left = 1;
-        assert_eq!(table.forget_port(PortNo::new(1), version, &mut left).len(), 1);
-        let others = table.forget_port(PortNo::new(2), version, &mut left);
-        assert!(others.is_empty(), "no removal is left");
-        assert_eq!((left, known_addresses(&table, 4)), (0, vec![(2, 2)]));
-        assert_eq!(table.forget_some(version, 5).len(), 1);
-        assert_eq!((table.len(), known_addresses(&table, 4)), (0, vec![]));
-    }
-}
+mod tests;

@@ -66,6 +66,9 @@ impl Pipeline {
         self.hold_until_done(id, |bridge| {
             bridge.macs.forget_some(version, CHANGES_PER_HOLD).is_empty()
         });
+        self.hold_until_done(id, |bridge| {
+            bridge.macs.remove_some_statics(version, CHANGES_PER_HOLD)
+        });
         self.forget_multicast(id, version);
         self.hold(id, |bridge| bridge.end(version));
         let (mut deltas, _) = batch.finish();
@@ -180,6 +183,7 @@ impl Pipeline {
             let mut ports = change.cleared().iter();
             ports.all(|port| {
                 bridge.macs.forget_port(*port, version, &mut left);
+                bridge.macs.remove_statics_of(*port, version, &mut left);
                 left > 0
             })
         });

@@ -10,7 +10,10 @@ use crate::{
     bridges::{
         bridge::VersionedBridge,
         learned_totals::LearnedTotals,
-        mac_table::MacEntry,
+        mac_table::{
+            MacEntry,
+            static_macs::{ReplacedMac, StaticMac, StaticMacError},
+        },
         multicast_table::{MulticastEntry, MulticastKey, in_order},
     },
     id::BridgeId,
@@ -19,7 +22,7 @@ use crate::{
 };
 
 impl Pipeline {
-    /// Returns the MAC addresses that NORMAL has learned in a bridge, by VLAN.
+    /// Returns the learned and static MAC addresses of a bridge, by VLAN.
     #[must_use]
     pub fn macs(&self, id: BridgeId) -> Vec<Arc<MacEntry>> {
         let retained = self.retain_newest();
@@ -41,7 +44,57 @@ impl Pipeline {
         self.bridges.read().get(&id).map(|own| own.macs.totals()).unwrap_or_default()
     }
 
-    /// Removes all learned MAC addresses of a bridge.
+    /// Returns the number of static MAC addresses in the MAC table of a bridge.
+    #[must_use]
+    pub fn static_macs_count(&self, id: BridgeId) -> usize {
+        self.bridges.read().get(&id).map_or(0, |own| own.macs.statics_count())
+    }
+
+    /// Adds a static MAC address to a bridge, and returns the entry that it replaces.
+    ///
+    /// An address that is static on the port already stays, and nothing is replaced.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge or the port does not exist, if the port cannot have the address, or if all
+    /// places of the table have static addresses. Then nothing changes.
+    pub fn add_static_mac(
+        &self,
+        id: BridgeId,
+        added: StaticMac,
+        now: Time,
+    ) -> Result<(Change, Option<ReplacedMac>), StaticMacError> {
+        let control = self.control.lock();
+        let version = self.version().next();
+        let mut batch = UpdateBatch::new(version, now, control.next_rule);
+        let replaced = self
+            .hold(id, |bridge| batch.add_static_mac(id, bridge, added))
+            .ok_or(StaticMacError::NoSuchBridge)??;
+        let (deltas, _) = batch.finish();
+        Ok((self.publish(control, version, deltas), replaced))
+    }
+
+    /// Removes a static MAC address of a bridge.
+    ///
+    /// # Errors
+    ///
+    /// If the bridge does not exist, or does not have this static address. Then nothing changes.
+    pub fn remove_static_mac(
+        &self,
+        id: BridgeId,
+        vlan: u16,
+        mac: [u8; 6],
+    ) -> Result<Change, StaticMacError> {
+        let control = self.control.lock();
+        let version = self.version().next();
+        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
+        self.hold(id, |bridge| batch.remove_static_mac(id, bridge, (vlan, mac)))
+            .ok_or(StaticMacError::NoSuchBridge)??;
+        let (deltas, _) = batch.finish();
+        Ok(self.publish(control, version, deltas))
+    }
+
+    /// Removes all learned MAC addresses of a bridge. Static ones stay.
     pub fn flush_macs(&self, id: BridgeId) -> Change {
         self.flush(|batch| {
             let flush =

@@ -1,5 +1,7 @@
 //! A pipeline together with the oracle that predicts its results.
 
+mod static_macs;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -172,6 +174,8 @@ impl CheckedPipeline {
                 self.agree_on_groups();
                 Some(change).filter(|change| !change.deltas.is_empty())
             }
+            Op::AddStaticMac(id, added) => self.add_static_mac(*id, *added),
+            Op::RemoveStaticMac(id, vlan, mac) => self.remove_static_mac(*id, *vlan, *mac),
             Op::LearnFrom(key) => {
                 let execution = self.execute(&self.translate(key), key);
                 assert_alike(&execution.effects, &self.model.translate(key), key);
@@ -393,6 +397,8 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         | Op::SetSendsMisses(..)
         | Op::SetSnooping(..)
         | Op::Snoop(..)
+        | Op::AddStaticMac(..)
+        | Op::RemoveStaticMac(..)
         | Op::Expire(_)
         | Op::LearnFrom(_)
         | Op::Reclaim => Vec::new(),

@@ -129,7 +129,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
         5 => groups::op(),
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
-        2 => prop_oneof![2 => mirror::op(), 1 => normal::op(), 3 => multicast::op()],
+        2 => prop_oneof![2 => mirror::op(), 2 => normal::op(), 3 => multicast::op()],
         3 => packet().prop_map(|key| Op::LearnFrom(Box::new(key))),
         1 => Just(Op::Reclaim),
     ]

@@ -74,6 +74,8 @@ pub struct BridgeModel {
     pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
     /// The addresses of `macs` that a host announced, by VLAN, with the times.
     pub announced: BTreeMap<(u16, [u8; 6]), Time>,
+    /// The addresses that became static. Of these, the addresses in `macs` are static.
+    pub statics: BTreeSet<(u16, [u8; 6])>,
     /// The mirrors of the bridge.
     pub mirrors: Vec<Mirror>,
     /// The VLANs in which NORMAL learns nothing.
@@ -263,6 +265,10 @@ impl NetworkModel {
         let port = own.ports.iter().find(is_still).filter(|port| !own.is_mirror_output(port));
         let Some(port) = port else { return };
         let place = (seen.vlan, seen.mac);
+        if own.is_static(place) {
+            return;
+        }
+        own.statics.remove(&place);
         let held = own.macs.get(&place).map(|(port, _)| *port);
         let is_announced = own.announced.contains_key(&place);
         let is_moved =

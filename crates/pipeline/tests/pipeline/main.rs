@@ -27,6 +27,7 @@ mod pause;
 mod reads;
 mod recirculation;
 mod rewrites;
+mod static_macs;
 mod sub_traversals;
 mod switch;
 mod tables;

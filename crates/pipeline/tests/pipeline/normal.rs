@@ -10,11 +10,13 @@ use shunt_pipeline::{
 
 use crate::switch::{BRIDGE, Switch, describe, key, ports};
 
-const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
-const B_TO_A: &str = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
+/// A packet from host A to host B.
+pub(crate) const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+/// A packet from host B to host A.
+pub(crate) const B_TO_A: &str = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
 
 /// Returns a learning switch with these VLANs on ports 1 to 4.
-fn switch(vlans: [PortVlans; 4]) -> Switch {
+pub(crate) fn switch(vlans: [PortVlans; 4]) -> Switch {
     let switch = Switch::of_actions(&[Action::Output { port: PortNo::NORMAL, max_len: 0 }]);
     let mut all = ports();
     all.iter_mut().zip(vlans).for_each(|(port, vlans)| port.vlans = vlans);
@@ -22,20 +24,20 @@ fn switch(vlans: [PortVlans; 4]) -> Switch {
     switch
 }
 
-fn switch_without_vlans() -> Switch {
+pub(crate) fn switch_without_vlans() -> Switch {
     switch([(); 4].map(|()| PortVlans::default()))
 }
 
-fn port_vlans(mode: VlanMode) -> PortVlans {
+pub(crate) fn port_vlans(mode: VlanMode) -> PortVlans {
     PortVlans { mode, ..PortVlans::default() }
 }
 
-fn at(second: u64) -> Time {
+pub(crate) fn at(second: u64) -> Time {
     Time::ZERO.after(Duration::from_secs(second))
 }
 
 /// Sends a packet, and applies its learn requests.
-fn send(switch: &Switch, packet: &str, second: u64) -> String {
+pub(crate) fn send(switch: &Switch, packet: &str, second: u64) -> String {
     let mut key = key(packet);
     let tags = &mut key.words_mut()[usize::from(word::VLAN)];
     if *tags != 0 {
@@ -47,7 +49,7 @@ fn send(switch: &Switch, packet: &str, second: u64) -> String {
     describe(&traversal.actions)
 }
 
-fn known_macs(switch: &Switch) -> Vec<(u16, u8, u32)> {
+pub(crate) fn known_macs(switch: &Switch) -> Vec<(u16, u8, u32)> {
     let macs = switch.pipeline.macs(BRIDGE);
     macs.iter().map(|entry| (entry.vlan, entry.mac[5], entry.port.number())).collect()
 }

@@ -91,10 +91,6 @@ const REFUSALS: &[(&[&str], &str)] = &[
         "features are fixed: docs/openflow.md lists the supported actions",
     ),
     (
-        &["fdb/add", "fdb/del"],
-        "static MAC addresses do not exist: add a rule with `dl_dst` before `NORMAL`",
-    ),
-    (
         &["ofproto/trace-packet-out"],
         "use `ofproto/trace`, and for a packet-out `ovs-ofctl packet-out`",
     ),

@@ -80,7 +80,13 @@ fn errors_have_the_exit_code_of_open_vswitch() {
         (&["fdb/show"], "\"fdb/show\" command requires at least 1 arguments"),
         (&["version", "x"], "\"version\" command takes at most 0 arguments"),
         (&["dpctl/dump-conntrack"], "connection tracking does not exist"),
-        (&["fdb/add", "br0", "p1", "0", "50:54:00:00:00:01"], "static MAC addresses do not exist"),
+        (&["fdb/add", "br0", "p1", "0"], "\"fdb/add\" command requires at least 4 arguments"),
+        (&["fdb/add", "br9", "p1", "0", "50:54:00:00:00:01"], "no such bridge: br9; existing"),
+        (&["fdb/add", "br0", "p9", "0", "50:54:00:00:00:01"], "no such port: p9; existing"),
+        (&["fdb/add", "br0", "p1", "4095", "50:54:00:00:00:01"], "bad VLAN \"4095\""),
+        (&["fdb/add", "br0", "p1", "0", "50:54:00"], "bad MAC address \"50:54:00\""),
+        (&["fdb/del", "br0", "0", "50:54:00:00:00:01"], "could not find static mac entry"),
+        (&["fdb/del", "br9", "0", "50:54:00:00:00:01"], "no such bridge: br9"),
         (&["bond/show", "bond0"], "no such bond"),
         (&["qos/show", "p9"], "no such interface"),
         (&["mdb/show", "br0"], "multicast snooping is disabled"),
@@ -89,6 +95,39 @@ fn errors_have_the_exit_code_of_open_vswitch() {
         let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
+    }
+}
+
+/// Each text is the one of `ovs-vswitchd` 3.1 after the same commands.
+#[test]
+fn static_macs_answer_like_open_vswitch() {
+    let daemon = Daemon::start(BRIDGE);
+    let head = " port  VLAN  MAC                Age\n";
+    let shown = |rows: &str| format!("{head}{rows}");
+    let mac = "02:00:00:00:00:01";
+    let first = shown("    1     0  02:00:00:00:00:01  static\n");
+    let moved =
+        shown("    2     0  02:00:00:00:00:01  static\nLOCAL     7  02:00:00:00:00:03  static\n");
+    let stats = "Statistics for bridge \"br0\":\n  \
+                 Current/maximum MAC entries in the table: 2/8192\n  \
+                 Current static MAC entries in the table : 2\n  \
+                 Total number of learned MAC entries     : 0\n";
+    let left = shown("LOCAL     7  02:00:00:00:00:03  static\n");
+    for (arguments, expected) in [
+        (&["fdb/add", "br0", "p1", "0", mac][..], ""),
+        (&["fdb/add", "br0", "p1", "0", mac], ""),
+        (&["fdb/show", "br0"], &first),
+        (&["fdb/add", "br0", "p2", "0", mac], "Overriding already existing static entry on 1\n"),
+        (&["fdb/add", "br0", "br0", "7", "02:00:00:00:00:03"], ""),
+        (&["fdb/flush", "br0"], "table successfully flushed\n"),
+        (&["fdb/show", "br0"], &moved),
+        (&["fdb/stats-show", "br0"], stats),
+        (&["fdb/del", "br0", "0", mac], ""),
+        (&["fdb/show", "br0"], &left),
+    ] {
+        let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
+        assert!(out(&output).starts_with(expected), "{arguments:?}: {}", out(&output));
+        assert_eq!(out(&output).is_empty(), expected.is_empty(), "{arguments:?}");
     }
 }
 

@@ -19,7 +19,8 @@ pub(crate) fn parse_mac(setting: &'static str, text: &str) -> Result<[u8; 6], Sw
 }
 
 /// Parses any MAC address, also a group address: six octets with colons.
-pub(crate) fn parse_any_mac(text: &str) -> Option<[u8; 6]> {
+#[must_use]
+pub fn parse_any_mac(text: &str) -> Option<[u8; 6]> {
     let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     // Number parsing would also accept a sign.
     let octet = |text: &str| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));

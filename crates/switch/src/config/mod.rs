@@ -42,7 +42,7 @@ pub use error::{ConfigError, ConfigPath, ConfigStep};
 pub use foresight::{ForesightOptions, PredictorName};
 pub use ipfix::IpfixOptions;
 pub use lacp::{BondLacp, BondLacpTime};
-pub use mac::mac_text;
+pub use mac::{mac_text, parse_any_mac};
 pub use mirror::MirrorOptions;
 pub use netflow::NetflowOptions;
 pub use qos::{QosOptions, QosType, QueueOptions};

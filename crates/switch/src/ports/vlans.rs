@@ -10,16 +10,18 @@ use crate::{
     threads::data_plane::DataPlane,
 };
 
-/// A MAC address that `NORMAL` has learned.
+/// A MAC address that `NORMAL` has learned, or that an operator added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacStatus {
-    /// Port of the last frame from this address.
+    /// Port of the last frame from this address, or of the static address.
     pub port: PortNo,
     /// VLAN of the frames; 0 for untagged frames.
     pub vlan: u16,
     /// MAC address.
     pub mac: [u8; 6],
-    /// Time since the last frame from this address.
+    /// True for an address that an operator added, which has no age.
+    pub is_static: bool,
+    /// Time since the last frame from this address, or since the addition of a static one.
     pub age: Duration,
 }
 
@@ -88,7 +90,7 @@ impl PortOptions {
 }
 
 impl MacStatus {
-    /// Returns the MAC addresses that `NORMAL` has learned, by VLAN.
+    /// Returns the learned and static MAC addresses, by VLAN.
     pub(crate) async fn of_bridge(plane: &DataPlane, bridge: BridgeId) -> Vec<Self> {
         // Cache hits refresh addresses, so pending hits must be counted first.
         plane.pull().await;
@@ -98,6 +100,7 @@ impl MacStatus {
             port: entry.port,
             vlan: entry.vlan,
             mac: entry.mac,
+            is_static: entry.is_static,
             age: now.since(entry.seen()),
         };
         macs.iter().map(status).collect()

@@ -113,11 +113,14 @@ async fn counts_and_macs_are_restored() {
         (meters.clone(), vec![SavedCount(5, 300), SavedCount(4, 240)]),
     ];
     saved.tables[0].counts = counts.into();
-    saved.tables[1].macs = vec![SavedMac { vlan: 0, mac: [2, 0, 0, 0, 0, 7], port: 1 }];
+    let learned = SavedMac { vlan: 0, mac: [2, 0, 0, 0, 0, 7], port: 1, is_static: false };
+    let fixed = SavedMac { mac: [2, 0, 0, 0, 0, 8], is_static: true, ..learned };
+    saved.tables[1].macs = vec![learned, fixed];
     let other = Switch::start(&Config::default(), None, 2).await.unwrap();
     let report = other.restore(&saved).await.unwrap();
     assert_eq!(report.refused, [""; 0]);
     assert_eq!(other.save(), saved);
+    assert_eq!(other.mac_table(&saved.tables[1].bridge).unwrap().statics, 1);
     // A state of format 1 has neither counters nor MAC addresses.
     let mut old = serde_json::to_value(switch.save()).unwrap();
     old["format"] = 1.into();
@@ -187,9 +190,9 @@ async fn a_state_that_is_not_valid_changes_nothing() {
     let switch = switch_with_state().await;
     let before = switch.save();
     let mut later = before.clone();
-    later.format = 5;
+    later.format = 6;
     let error = switch.restore(&later).await.unwrap_err().to_string();
-    assert!(error.contains("has format 5, and this version reads formats up to 4"), "{error}");
+    assert!(error.contains("has format 6, and this version reads formats up to 5"), "{error}");
     assert_eq!(switch.save(), before);
 }
 

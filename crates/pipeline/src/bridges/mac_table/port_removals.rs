@@ -9,7 +9,7 @@ use super::{MacKey, MacTable};
 use crate::{bridges::bridge::VersionedBridge, id::BridgeId, update::batch::UpdateBatch};
 
 impl MacTable {
-    /// Removes at most `left` addresses of a port, and reduces `left` by their number.
+    /// Removes at most `left` learned addresses of a port, and reduces `left` by their number.
     ///
     /// Returns the changed keys.
     pub(crate) fn forget_port(
@@ -26,7 +26,7 @@ impl MacTable {
 }
 
 impl UpdateBatch {
-    /// Removes addresses and multicast groups of a port, at most `removals_max`.
+    /// Removes learned addresses and multicast groups of a port, at most `removals_max`.
     ///
     /// Returns false if some may be left.
     pub(crate) fn flush_port(

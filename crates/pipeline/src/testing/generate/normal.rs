@@ -1,9 +1,13 @@
 //! VLANs of ports, and changes of the VLANs without learning, for NORMAL.
 
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
+use shunt_flow::PortNo;
 
-use super::{BRIDGES, Op};
-use crate::bridges::port_vlans::{PortVlans, PriorityTags, QinqEthtype, VlanMode};
+use super::{BRIDGES, MACS, Op};
+use crate::bridges::{
+    mac_table::static_macs::StaticMac,
+    port_vlans::{PortVlans, PriorityTags, QinqEthtype, VlanMode},
+};
 
 /// No tag (0), a VLAN of generated packets, and a VLAN that no packet has.
 const VLANS: &[u16] = &[0, 5, 7];
@@ -38,11 +42,24 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
     )
 }
 
-/// A change of the VLANs without learning, or of the treatment of misses.
+/// A change of the VLANs without learning, of static addresses, or of the treatment of misses.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let bridge = || select(&BRIDGES[..]);
     let vlans = (bridge(), btree_set(select(VLANS), 0..2))
         .prop_map(|(id, vlans)| Op::SetFloodVlans(id, vlans));
     let misses = (bridge(), any::<bool>()).prop_map(|(id, sends)| Op::SetSendsMisses(id, sends));
-    prop_oneof![vlans, misses]
+    prop_oneof![1 => vlans, 1 => misses, 2 => static_mac()]
+}
+
+/// Generates the addition or the removal of a static address.
+fn static_mac() -> impl Strategy<Value = Op> {
+    let mac = select(MACS).prop_map(|address| {
+        let [.., a, b, c, d, e, f] = address.to_be_bytes();
+        [a, b, c, d, e, f]
+    });
+    let port = option::weighted(0.7, 1..5_u32);
+    (select(&BRIDGES[..]), select(VLANS), mac, port).prop_map(|(id, vlan, mac, port)| match port {
+        Some(port) => Op::AddStaticMac(id, StaticMac { vlan, mac, port: PortNo::new(port) }),
+        None => Op::RemoveStaticMac(id, vlan, mac),
+    })
 }

@@ -6,6 +6,7 @@ use shunt_flow::FlowKey;
 
 use crate::{
     bridges::{
+        mac_table::static_macs::StaticMac,
         mirror::Mirror,
         multicast::{MulticastObservation, MulticastSnooping},
         port::PortInfo,
@@ -37,6 +38,10 @@ pub enum Op {
     SetSnooping(BridgeId, Option<MulticastSnooping>),
     /// Learns from a message of IGMP or MLD, which arrives at this time.
     Snoop(MulticastObservation, Time),
+    /// Makes a MAC address of a VLAN static on a port.
+    AddStaticMac(BridgeId, StaticMac),
+    /// Removes the static entry of a MAC address in a VLAN.
+    RemoveStaticMac(BridgeId, u16, [u8; 6]),
     /// Removes the rules, and the ports of groups, that have expired at this time.
     /// All other operations are applied at time zero.
     Expire(Time),

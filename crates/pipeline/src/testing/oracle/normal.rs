@@ -63,7 +63,7 @@ impl Walker<'_> {
                 && !is_announced
                 && precedes_packet
                 && (entry.is_some_and(|port| port.bond.is_none()) || !is_held_here);
-            if is_flooded {
+            if is_flooded || own.is_static((vlan, source)) {
                 // The address is neither learned nor refreshed.
             } else if is_held_here && !is_announcement {
                 self.passes.refresh(Refreshed::Mac(bridge, vlan, source));

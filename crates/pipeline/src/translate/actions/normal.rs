@@ -8,7 +8,8 @@
 //!   tags.
 //! * Frames that arrive on the output port of a mirror are dropped, and floods leave out this
 //!   port.
-//! * The source address is learned. If the address is known on this port, hits refresh it.
+//! * The source address is learned. If the address is known on this port, hits refresh it. A static
+//!   address is neither learned nor refreshed.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
 //!   VLAN; never to its ingress port.
 //! * With multicast snooping, multicast packets go to the ports that want them (`multicast.rs`).
@@ -265,7 +266,7 @@ fn admit<'a>(
     Some((vlan, Some(port)))
 }
 
-/// Learns the source address of a packet, or refreshes it.
+/// Learns the source address of a packet, or refreshes it, unless it is static.
 fn learn_source(
     egress: &mut Egress<'_, '_>,
     vlan: u16,
@@ -274,6 +275,9 @@ fn learn_source(
 ) -> Result<(), TraversalError> {
     let mac = bytes(source);
     let known = egress.bridge.find_mac(vlan, mac, &mut egress.packet.recorder);
+    if known.is_some_and(|known| known.is_static) {
+        return Ok(());
+    }
     let is_here = known.is_some_and(|known| is_at(egress, known.port, port));
     let is_announced = known.is_some_and(|known| known.is_announced());
     // On a bond, an announcement only matters if the address is not known on the bond.

@@ -1,0 +1,87 @@
+//! Tests of static MAC addresses, which an operator adds.
+
+use shunt_flow::PortNo;
+use shunt_pipeline::{
+    BridgeSettings, Delta, Learning, Object, ReplacedMac, StaticMac, StaticMacError, VlanMode,
+};
+
+use crate::{
+    normal::{A_TO_B, B_TO_A, at, known_macs, port_vlans, send, switch_without_vlans},
+    switch::{BRIDGE, Switch, ports},
+};
+
+/// Adds the address of host A as a static one.
+fn add_static(switch: &Switch, port: u32) -> Result<Option<ReplacedMac>, StaticMacError> {
+    let added = StaticMac { vlan: 0, mac: [2, 0, 0, 0, 0, 0x0a], port: PortNo::new(port) };
+    switch.pipeline.add_static_mac(BRIDGE, added, at(1)).map(|(_, replaced)| replaced)
+}
+
+#[test]
+fn packets_and_time_keep_a_static_address() {
+    let switch = switch_without_vlans();
+    send(&switch, A_TO_B, 1);
+    let learned = ReplacedMac { port: PortNo::new(1), is_static: false };
+    assert_eq!(add_static(&switch, 3), Ok(Some(learned)));
+    assert_eq!(add_static(&switch, 3), Ok(None));
+    let traversal = switch.translate(A_TO_B);
+    assert!(traversal.learnings.is_empty() && traversal.refreshes.is_empty());
+    // A request that is older than the static address, as of a thread that lags behind.
+    let mut observed = switch.translate(&A_TO_B.replace("00:0a", "00:0c")).learnings;
+    let [Learning::Mac(observation)] = &mut *observed else { panic!("{observed:?}") };
+    observation.mac[5] = 0x0a;
+    switch.pipeline.learn(&observed, at(2));
+    switch.pipeline.expire(at(1_000_000));
+    switch.pipeline.flush_macs(BRIDGE);
+    switch.pipeline.flush_port(BRIDGE, PortNo::new(3));
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 3)]);
+    assert_eq!(send(&switch, B_TO_A, 3), "3");
+    assert_eq!(switch.pipeline.static_macs_count(BRIDGE), 1);
+}
+
+#[test]
+fn a_removed_static_address_is_learned_again() {
+    let switch = switch_without_vlans();
+    add_static(&switch, 3).unwrap();
+    let mac = [2, 0, 0, 0, 0, 0x0a];
+    let change = switch.pipeline.remove_static_mac(BRIDGE, 0, mac).unwrap();
+    assert!(matches!(*change.deltas, [Delta::Changed(Object::Mac(_, 0, own))] if own == mac));
+    let missing = Err(StaticMacError::NoSuchMac { vlan: 0, mac });
+    assert_eq!(switch.pipeline.remove_static_mac(BRIDGE, 0, mac).map(|_| ()), missing);
+    send(&switch, A_TO_B, 1);
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(switch.pipeline.remove_static_mac(BRIDGE, 0, mac).map(|_| ()), missing);
+}
+
+#[test]
+fn a_static_address_ends_with_its_port() {
+    let switch = switch_without_vlans();
+    add_static(&switch, 3).unwrap();
+    switch.set_ports(ports().into_iter().filter(|port| port.number.number() != 3).collect());
+    assert_eq!((known_macs(&switch), switch.pipeline.static_macs_count(BRIDGE)), (vec![], 0));
+    assert_eq!(add_static(&switch, 3), Err(StaticMacError::NoSuchPort(PortNo::new(3))));
+    let access = port_vlans(VlanMode::Access(5));
+    let switch = crate::normal::switch([(); 4].map(|()| access.clone()));
+    let refused = StaticMacError::VlanNotCarried { port: PortNo::new(3), vlan: 0 };
+    assert_eq!(add_static(&switch, 3), Err(refused));
+}
+
+/// Learned addresses share the places that static ones leave, at least one.
+#[test]
+fn static_addresses_fill_the_table_to_its_limit() {
+    let switch = switch_without_vlans();
+    let settings = BridgeSettings { macs_max: 2, ..switch.pipeline.settings(BRIDGE).unwrap() };
+    switch.pipeline.set_settings(BRIDGE, settings).unwrap();
+    let add = |last| {
+        let added = StaticMac { vlan: 0, mac: [2, 0, 0, 0, 0, last], port: PortNo::new(4) };
+        switch.pipeline.add_static_mac(BRIDGE, added, at(1)).map(|_| ())
+    };
+    send(&switch, A_TO_B, 1);
+    send(&switch, B_TO_A, 2);
+    assert_eq!(add(1), Ok(()));
+    assert_eq!(known_macs(&switch), [(0, 1, 4), (0, 0x0b, 2)]);
+    assert_eq!(add(2), Ok(()));
+    send(&switch, A_TO_B, 3);
+    assert_eq!(known_macs(&switch), [(0, 1, 4), (0, 2, 4), (0, 0x0a, 1)]);
+    assert_eq!(add(3), Err(StaticMacError::Full(2)));
+    assert_eq!(add(2), Ok(()), "this address is static already");
+}
