@@ -2,6 +2,7 @@
 
 pub(crate) mod control_threads;
 mod descriptor_store;
+mod hang_watch;
 mod limits;
 mod nic;
 mod passed_descriptors;

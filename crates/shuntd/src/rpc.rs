@@ -46,6 +46,15 @@ pub(crate) trait Methods: Send + Sync + 'static {
         parameters: Vec<String>,
     ) -> impl Future<Output = Result<String, String>> + Send;
 
+    /// Runs a method that has an answer in JSON; `None` if it has only a text.
+    fn call_json(
+        &self,
+        _method: &str,
+        _parameters: &[String],
+    ) -> impl Future<Output = Option<Result<Value, String>>> + Send {
+        std::future::ready(None)
+    }
+
     /// Returns whether a method changes the daemon; calls of such methods are logged.
     fn is_change(&self, method: &str) -> bool;
 }
@@ -254,22 +263,36 @@ pub(crate) async fn answer(
         (Some(ReplyFormat::METHOD), Some(parameters)) => {
             ReplyFormat::parse(&parameters).map(|chosen| {
                 *format = chosen;
-                String::new()
+                chosen.result(String::new())
             })
         }
         (Some(method), Some(parameters)) => {
-            let call = methods.call(method, parameters);
+            let call = call_in(methods, method, parameters, *format);
             ControlTask::new(format!("command {method}"), call).await
         }
         _ => Err("a request needs a `method`, and `params` that are strings".to_owned()),
     };
     match result {
-        Ok(text) => {
-            json!({"id": id, "result": format.result(end_with_newline(text)), "error": null})
-        }
+        Ok(result) => json!({"id": id, "result": result, "error": null}),
         // Open vSwitch omits the result of a failed call, and `ovs-appctl` rejects a null result.
         Err(text) => json!({"id": id, "error": end_with_newline(text)}),
     }
+}
+
+/// Runs a method, and returns its result in a format.
+async fn call_in(
+    methods: &impl Methods,
+    method: &str,
+    parameters: Vec<String>,
+    format: ReplyFormat,
+) -> Result<Value, String> {
+    if format == ReplyFormat::Json
+        && let Some(result) = methods.call_json(method, &parameters).await
+    {
+        return result;
+    }
+    let answer = methods.call(method, parameters).await?;
+    Ok(format.result(end_with_newline(answer)))
 }
 
 /// Parses an array of strings; `null` is an empty array.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use shunt_datapath::thread::{CurrentIteration, IterationWatch};
 use shunt_pipeline::Time;
 use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, error, info};
@@ -27,10 +28,15 @@ use crate::{
     threads::{data_plane::DataPlane, slot::ThreadSlot},
 };
 
+/// Name of the thread in status reports.
+const BFD: &str = "bfd thread";
+
 /// The thread that runs the BFD sessions of all ports.
 pub(crate) struct BfdThread {
     /// Notified when the thread must end.
     stop: Arc<Notify>,
+    /// The iterations of the thread.
+    iterations: Arc<IterationWatch>,
     /// The OS thread, until it is joined.
     slot: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
@@ -51,24 +57,32 @@ impl BfdThread {
         let runtime = runtime.map_err(system)?;
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
+        let iterations = Arc::<IterationWatch>::default();
+        let watch = Arc::clone(&iterations);
         let run = move || {
             let _watch = PanicWatch(&control);
             runtime.block_on(async {
                 tokio::select! {
-                    () = run_bfd(&control, &inbox) => {}
+                    () = run_bfd(&control, &inbox, &watch) => {}
                     () = stopped.notified() => {}
                 }
             });
         };
         let handle = Builder::new().name("shunt-bfd".to_owned()).spawn(run).map_err(system)?;
-        Ok(Self { stop, slot: Mutex::new(ThreadSlot::Running(handle)) })
+        Ok(Self { stop, iterations, slot: Mutex::new(ThreadSlot::Running(handle)) })
     }
 
     /// Returns the state of the BFD thread.
     pub(crate) fn status(&self) -> ThreadStatus {
         let mut slot = self.slot.lock();
         let state = if slot.has_panicked() { ThreadState::Panicked } else { slot.state() };
-        ThreadStatus::new("bfd thread".to_owned(), state)
+        ThreadStatus::new(BFD.to_owned(), state)
+    }
+
+    /// Returns the name and the present iteration of the thread; `None` if it sleeps.
+    pub(crate) fn current_iteration(&self) -> Option<(&'static str, CurrentIteration)> {
+        let is_running = self.slot.lock().running().is_some();
+        self.iterations.current().filter(|_| is_running).map(|current| (BFD, current))
     }
 
     /// Stops the BFD thread and waits for its end.
@@ -97,7 +111,7 @@ impl Drop for PanicWatch<'_> {
 ///
 /// If the listener thread has ended, no packet arrives, and the sessions expire by their detection
 /// times.
-async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
+async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox, iterations: &IterationWatch) {
     let (plane, sessions) = (&control.plane, control.bridges.bfd());
     let mut schedule = SessionSchedule::new(sessions.current());
     let mut log = ChangeLog::default();
@@ -109,6 +123,7 @@ async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
             () = sessions.changed().notified() => schedule.set_all_due(),
             () = sleep(delay.unwrap_or_default()), if delay.is_some() => {}
         }
+        iterations.begin();
         let current = sessions.current();
         if !schedule.is_of(&current) {
             schedule = SessionSchedule::new(current);
@@ -130,6 +145,7 @@ async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
             schedule.put_back(place, now);
         }
         log.summaries(now).into_iter().for_each(|line| info!("{line}"));
+        iterations.end();
     }
 }
 

@@ -95,6 +95,7 @@ pub use reload::ReloadReport;
 pub use saved_counts::{SavedCount, SavedCounts};
 pub use saved_learned::{SavedMac, SavedMulticast};
 pub use saved_state::{SavedState, SavedTables};
+pub use shunt_datapath::thread::{CurrentIteration, IterationWatch};
 pub use shunt_ofproto::server::ControlTask;
 pub use status::{
     bfd::BfdPortStatus,

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use shunt_datapath::port::{DescriptorStore, NoDescriptorStore, Port};
+use shunt_datapath::{
+    port::{DescriptorStore, NoDescriptorStore, Port},
+    thread::CurrentIteration,
+};
 use shunt_flow::PortNo;
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
@@ -429,6 +432,16 @@ impl Switch {
     /// Returns the packet threads that have not replied to a ping within `limit`.
     pub async fn stalled_packet_threads(&self, limit: Duration) -> Vec<usize> {
         self.control.plane.stalled_threads(limit).await
+    }
+
+    /// Returns the other threads than packet threads that are in an iteration, with that iteration.
+    ///
+    /// A thread hangs if it is in the same iteration for a long time.
+    #[must_use]
+    pub fn current_iterations(&self) -> Vec<(&'static str, CurrentIteration)> {
+        let mut all = self.control.plane.current_iterations();
+        all.extend(self.bfd.current_iteration());
+        all
     }
 
     /// Returns the number of completed runs of the periodic upkeep.

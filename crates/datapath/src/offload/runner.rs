@@ -15,7 +15,7 @@ use shunt_gigaflow::offload::OffloadDevice;
 
 use super::OffloadAgent;
 use crate::thread::{
-    Running,
+    IterationWatch, Running,
     runner::{EpollSleeper, time_since},
 };
 
@@ -32,21 +32,24 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
     let stop = Arc::new(AtomicBool::new(false));
     let link = Arc::clone(owner.link());
     let mut sleeper = EpollSleeper::new()?;
+    let iterations = Arc::<IterationWatch>::default();
+    let watch = Arc::clone(&iterations);
     let (stopped, own) = (Arc::clone(&stop), Arc::clone(&link));
     let handle = Builder::new().name("shunt-offload".to_owned()).spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
-            if owner.run_iteration(time_since(epoch)) {
+            if watch.run(|| owner.run_iteration(time_since(epoch))) {
                 continue;
             }
             // The thread announces its sleep before the last check of its queues, so a later
             // message wakes it.
             own.waker().prepare_park();
-            if !owner.run_iteration(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
+            let worked = watch.run(|| owner.run_iteration(time_since(epoch)));
+            if !worked && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(own.waker().as_fd());
             }
             own.waker().unpark();
         }
         owner
     })?;
-    Ok(Running::new(stop, move || link.waker().wake(), handle))
+    Ok(Running::new(stop, move || link.waker().wake(), handle, Some(iterations)))
 }

@@ -17,7 +17,7 @@ use std::{
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use shunt_pipeline::Time;
 
-use super::{PacketThread, cpu_binding::CpuBinding};
+use super::{IterationWatch, PacketThread, cpu_binding::CpuBinding};
 use crate::{
     evict::{coordinator::EvictionCoordinator, handle::CoordinatorHandle},
     forecast::Stopwatch,
@@ -42,6 +42,8 @@ pub struct Running<T> {
     wake: Box<dyn Fn() + Send + Sync>,
     /// The handle of the OS thread.
     handle: JoinHandle<T>,
+    /// The iterations, unless the thread answers pings.
+    iterations: Option<Arc<IterationWatch>>,
 }
 
 /// Number of idle iterations before a packet thread sleeps.
@@ -87,7 +89,7 @@ pub fn spawn_packet_thread(
         }
         thread
     })?;
-    Ok(Running::new(stop, move || link.waker().wake(), handle))
+    Ok(Running::new(stop, move || link.waker().wake(), handle, None))
 }
 
 /// Starts the eviction thread, `shunt-eviction`, for the coordinator of `handle`.
@@ -102,23 +104,25 @@ pub fn spawn_coordinator(
     let waker = Arc::clone(handle.waker());
     let mut sleeper = EpollSleeper::new()?;
     let stopped = Arc::clone(&stop);
+    let iterations = Arc::<IterationWatch>::default();
+    let watch = Arc::clone(&iterations);
     let handle = Builder::new().name("shunt-eviction".to_owned()).spawn(move || {
         let waker = Arc::clone(handle.waker());
         while !stopped.load(Ordering::Relaxed) {
-            if handle.run_iteration() {
+            if watch.run(|| handle.run_iteration()) {
                 continue;
             }
             // Announced before the last check for messages, so that a later message wakes this
             // thread.
             waker.prepare_park();
-            if !handle.run_iteration() && !stopped.load(Ordering::Relaxed) {
+            if !watch.run(|| handle.run_iteration()) && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(waker.as_fd());
             }
             waker.unpark();
         }
         handle.close()
     })?;
-    Ok(Running::new(stop, move || waker.wake(), handle))
+    Ok(Running::new(stop, move || waker.wake(), handle, Some(iterations)))
 }
 
 impl<T> Running<T> {
@@ -127,8 +131,15 @@ impl<T> Running<T> {
         stop: Arc<AtomicBool>,
         wake: impl Fn() + Send + Sync + 'static,
         handle: JoinHandle<T>,
+        iterations: Option<Arc<IterationWatch>>,
     ) -> Self {
-        Self { stop, wake: Box::new(wake), handle }
+        Self { stop, wake: Box::new(wake), handle, iterations }
+    }
+
+    /// Returns the iterations of the thread; `None` for a packet thread, which answers pings.
+    #[must_use]
+    pub fn iterations(&self) -> Option<&IterationWatch> {
+        self.iterations.as_deref()
     }
 
     /// Stops the thread after its current iteration, and returns the `T`.

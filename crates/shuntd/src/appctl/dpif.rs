@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value, json};
 use shunt_switch::{
-    BridgePortStatus, DatapathFlowFilter, DatapathFlowFormat, DatapathReader, config::SocketMode,
+    BridgePortStatus, BridgeStatus, DatapathFlowFilter, DatapathFlowFormat, DatapathReader,
+    config::SocketMode,
 };
 
 use super::{
@@ -94,25 +96,63 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
 /// Handles `dpif/show`.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let LookupTotals { hit, missed, .. } = LookupTotals::of(methods);
-    let config = methods.switch.running_config();
-    let ports = config.bridges.iter().flat_map(|bridge| &bridge.ports);
-    let patches = ports.filter(|port| !port.peer.is_empty());
-    let peers: BTreeMap<_, _> =
-        patches.map(|port| (port.name.as_str(), port.peer.as_str())).collect();
+    let peers = peers(methods);
     let mut text = format!("{DATAPATH}: hit:{hit} missed:{missed}\n");
     for mut bridge in methods.switch.bridges() {
         text += &format!("  {}:\n", bridge.name);
         bridge.ports.sort_by(|a, b| a.name.cmp(&b.name));
         for port in &bridge.ports {
-            text += &port_line(port, peers.get(port.name.as_str()).copied());
+            text += &port_line(port, peers.get(&port.name).map(String::as_str));
         }
     }
     Ok(text)
 }
 
+/// Returns the answer to `dpif/show` in JSON.
+pub(super) fn show_json(methods: &DaemonMethods) -> Value {
+    let LookupTotals { hit, missed, .. } = LookupTotals::of(methods);
+    let peers = peers(methods);
+    let bridge = |bridge: BridgeStatus| {
+        let port = |port: &BridgePortStatus| {
+            let shown = port_json(port, peers.get(&port.name).map(String::as_str));
+            (port.name.clone(), shown)
+        };
+        let ports: Map<_, _> = bridge.ports.iter().map(port).collect();
+        (bridge.name, json!({"ports": ports}))
+    };
+    let bridges: Map<_, _> = methods.switch.bridges().into_iter().map(bridge).collect();
+    json!({DATAPATH: {"stats": {"n_hit": hit, "n_missed": missed}, "bridges": bridges}})
+}
+
+/// Returns the peers of patch ports, by the name of the port.
+fn peers(methods: &DaemonMethods) -> BTreeMap<String, String> {
+    let config = methods.switch.running_config();
+    let ports = config.bridges.into_iter().flat_map(|bridge| bridge.ports);
+    let patches = ports.filter(|port| !port.peer.is_empty());
+    patches.map(|port| (port.name, port.peer)).collect()
+}
+
+/// Returns the number of a port, as Open vSwitch prints it.
+const fn openflow_number(port: &BridgePortStatus) -> u32 {
+    if port.number == LOCAL_STATUS { LOCAL } else { port.number }
+}
+
+/// Returns a port of `dpif/show` in JSON.
+fn port_json(port: &BridgePortStatus, peer: Option<&str>) -> Value {
+    let mut shown = json!({
+        "ofport": openflow_number(port),
+        "odp_port": port.datapath,
+        "type": interface_type(port),
+    });
+    if let (Some(peer), Some(shown)) = (peer, shown.as_object_mut()) {
+        shown.insert("config".to_owned(), json!({"peer": peer}));
+    }
+    shown
+}
+
 /// Formats a port as a line of `dpif/show`.
 fn port_line(port: &BridgePortStatus, peer: Option<&str>) -> String {
-    let number = if port.number == LOCAL_STATUS { LOCAL } else { port.number };
+    let number = openflow_number(port);
     let datapath = port.datapath.map_or_else(|| "none".to_owned(), |number| number.to_string());
     let peer = peer.map(|peer| format!(": peer={peer}")).unwrap_or_default();
     let kind = interface_type(port);

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use serde_json::{Value, json};
 use shunt_flow::PortNo;
 use shunt_switch::{
-    LearnedTotals, MacTableStatus, StaticMacError, SwitchError,
+    LearnedTotals, MacStatus, MacTableStatus, StaticMacError, SwitchError,
     config::{mac_text, parse_any_mac},
     with_causes,
 };
@@ -39,10 +40,7 @@ async fn add(methods: &DaemonMethods, arguments: &[String]) -> Result<String, St
     let mut text = String::new();
     if let Some(replaced) = added.map_err(|error| refusal(&error))? {
         let kind = if replaced.is_static { "static" } else { "dynamic" };
-        let number = match replaced.port {
-            PortNo::LOCAL => LOCAL,
-            port => port.number(),
-        };
+        let number = openflow_number(replaced.port);
         let _ = write!(text, "Overriding already existing {kind} entry on {number}");
     }
     Ok(text)
@@ -102,6 +100,45 @@ async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     let bridge = arguments.first().map_or("", String::as_str);
     let macs = methods.switch.macs(bridge).await;
     macs.map(|macs| render::macs(&macs)).map_err(|error| refusal(&error))
+}
+
+/// Returns the answer to `fdb/show` in JSON: an array of addresses.
+pub(super) async fn show_json(
+    methods: &DaemonMethods,
+    arguments: &[String],
+) -> Result<Value, String> {
+    let bridge = arguments.first().map_or("", String::as_str);
+    let macs = methods.switch.macs(bridge).await.map_err(|error| refusal(&error))?;
+    let row = |own: &MacStatus| {
+        let (port, mac) = (openflow_number(own.port), mac_text(own.mac));
+        let age = (!own.is_static).then_some(own.age.as_secs());
+        json!({"port": port, "vlan": own.vlan, "mac": mac, "static": own.is_static, "age": age})
+    };
+    Ok(macs.iter().map(row).collect())
+}
+
+/// Returns the answer to `fdb/stats-show` in JSON.
+pub(super) fn show_stats_json(
+    methods: &DaemonMethods,
+    arguments: &[String],
+) -> Result<Value, String> {
+    let name = arguments.first().map_or("", String::as_str);
+    let table = methods.switch.mac_table(name).map_err(|error| refusal(&error))?;
+    let totals = methods.cleared.of_macs(name, table.totals);
+    Ok(json!({
+        "current": table.entries,
+        "maximum": table.entries_max,
+        "static": table.statics,
+        "learned": totals.learned,
+        "expired": totals.expired,
+        "evicted": totals.evicted,
+        "moved": totals.moved,
+    }))
+}
+
+/// Returns the number of a port, as Open vSwitch prints it.
+fn openflow_number(port: PortNo) -> u32 {
+    if port == PortNo::LOCAL { LOCAL } else { port.number() }
 }
 
 /// Handles `fdb/stats-clear`.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use shunt_switch::{DatapathReader, PacketThreadCounters, Switch};
 use tokio::sync::Notify;
 
 use super::{
-    cleared_counters::ClearedCounters, command::CommandEffect, coverage::CoverageHistory, table,
+    cleared_counters::ClearedCounters, command::CommandEffect, coverage::CoverageHistory, dpif,
+    fdb, table,
 };
 use crate::{daemon::reload::Reloader, rpc::Methods};
 
@@ -41,6 +43,23 @@ impl DaemonMethods {
 impl Methods for DaemonMethods {
     fn is_change(&self, method: &str) -> bool {
         table::find(method).is_some_and(|command| command.effect == CommandEffect::Change)
+    }
+
+    async fn call_json(
+        &self,
+        method: &str,
+        parameters: &[String],
+    ) -> Option<Result<Value, String>> {
+        let command = table::find(method)?;
+        // Of a wrong number of arguments, the call with a text has the error.
+        command.check_count(parameters.len()).ok()?;
+        match command.name {
+            "dpif/show" => Some(Ok(dpif::show_json(self))),
+            "fdb/show" => Some(fdb::show_json(self, parameters).await),
+            "fdb/stats-show" => Some(fdb::show_stats_json(self, parameters)),
+            "list-commands" => Some(Ok(table::list_json())),
+            _ => None,
+        }
     }
 
     async fn call(&self, method: &str, parameters: Vec<String>) -> Result<String, String> {

@@ -1,5 +1,6 @@
 //! The table of all commands of the control socket.
 
+use serde_json::{Map, Value};
 use shunt_flow::text::nearest_of;
 
 use super::{
@@ -62,6 +63,13 @@ pub(super) fn list() -> String {
     let lines =
         all().into_iter().map(|command| format!("  {:<23} {}\n", command.name, command.arguments));
     format!("The available commands are:\n{}", lines.collect::<String>())
+}
+
+/// Returns the answer to `list-commands` in JSON: the arguments of each command.
+pub(super) fn list_json() -> Value {
+    let commands = all().into_iter();
+    let arguments = commands.map(|command| (command.name.to_owned(), command.arguments.into()));
+    Value::Object(arguments.collect::<Map<_, _>>())
 }
 
 #[cfg(test)]

@@ -8,15 +8,19 @@
 //! daemon sends the line only after every packet thread has answered a ping. A sleeping thread
 //! wakes up to answer, so the daemon also sends it while the switch is idle. Without a service
 //! manager, a thread that does not answer is logged.
+//!
+//! The eviction, learner, listener, foresight, offload and BFD threads are watched by their iterations
+//! ([`HangWatch`](super::hang_watch::HangWatch)). Such a thread that hangs is logged, and does not
+//! stop the line `WATCHDOG=1`: a very large change may take long in one iteration.
 
 use std::{sync::Arc, time::Duration};
 
 use sd_notify::NotifyState;
 use shunt_switch::Switch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
-use crate::render::counted;
+use crate::{daemon::hang_watch::HangWatch, render::counted};
 
 /// Limit for the silence of a packet thread, if the service manager sets none.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -64,11 +68,13 @@ async fn watch_threads(switch: Arc<Switch>, watchdog: Option<Duration>) {
     // The longest wait for answers, and the pause, together take less than the limit.
     let (answer_max, pause) = (limit / 2, limit / 4);
     let (mut shown, mut stalled_before) = (size(&switch), Vec::new());
+    let mut hangs = HangWatch::new(answer_max);
     loop {
         let stalled = switch.stalled_packet_threads(answer_max).await;
         if stalled != stalled_before {
             log_stall(&stalled, answer_max, consequence);
         }
+        hangs.observe(&switch.current_iterations(), Instant::now());
         if watchdog.is_none() {
             stalled_before = stalled;
             sleep(pause).await;
@@ -118,7 +124,7 @@ fn stall(threads: &[usize]) -> String {
 }
 
 /// Returns a time in milliseconds.
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

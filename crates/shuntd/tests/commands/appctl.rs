@@ -101,7 +101,8 @@ fn errors_have_the_exit_code_of_open_vswitch() {
 /// Each text is the one of `ovs-vswitchd` 3.1 after the same commands.
 #[test]
 fn static_macs_answer_like_open_vswitch() {
-    let daemon = Daemon::start(BRIDGE);
+    let port = "[[bridge.port]]\nname = \"p2\"\ntype = \"null\"\n";
+    let daemon = Daemon::start(&format!("{BRIDGE}{port}"));
     let head = " port  VLAN  MAC                Age\n";
     let shown = |rows: &str| format!("{head}{rows}");
     let mac = "02:00:00:00:00:01";

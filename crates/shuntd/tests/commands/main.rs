@@ -12,6 +12,7 @@ mod datapath_flows;
 mod doctor;
 mod evict;
 mod http;
+mod json_replies;
 mod multicast;
 mod nic;
 mod ports;

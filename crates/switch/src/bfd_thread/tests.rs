@@ -277,7 +277,11 @@ async fn a_delayed_thread_takes_no_session_down() {
 #[test]
 fn panic_of_thread_is_in_its_status() {
     let handle: JoinHandle<()> = thread::spawn(|| panic!("the test requests this panic"));
-    let doomed = BfdThread { stop: Arc::default(), slot: Mutex::new(ThreadSlot::Running(handle)) };
+    let doomed = BfdThread {
+        stop: Arc::default(),
+        iterations: Arc::default(),
+        slot: Mutex::new(ThreadSlot::Running(handle)),
+    };
     while doomed.status().state == ThreadState::Running {
         thread::yield_now();
     }

@@ -9,7 +9,9 @@
 //! would stay in the caches. Without the learner thread, every queue with a learn request would
 //! stop. So if either of these threads ends, all packet threads are stopped.
 
-use std::{collections::BTreeSet, pin::pin, sync::Arc, thread, time::Duration};
+mod stalled_threads;
+
+use std::{collections::BTreeSet, sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
 use shunt_classifier::Version;
@@ -394,42 +396,6 @@ impl DataPlane {
             status(format!("trainer of packet thread {index}"), ThreadState::Panicked)
         });
         packet.chain(others).chain(trainers).collect()
-    }
-
-    /// Returns the packet threads that do not reply within `limit`.
-    ///
-    /// A thread that iterates or sleeps replies immediately. A thread that hangs in an iteration,
-    /// or has ended, does not reply.
-    pub(crate) async fn stalled_threads(&self, limit: Duration) -> Vec<usize> {
-        let deadline = tokio::time::sleep(limit);
-        let mut deadline = pin!(deadline);
-        let mut answers = Vec::new();
-        for thread in 0..usize::from(self.threads_count()) {
-            let (sender, answer) = oneshot::channel();
-            // The receiver is dropped if the caller was cancelled.
-            let reply = Box::new(move |()| {
-                let _ = sender.send(());
-            });
-            answers.push((thread, self.try_send(thread, Command::Ping(reply)).err(), answer));
-        }
-        let mut stalled = Vec::new();
-        for (thread, refused, answer) in answers {
-            let answered = async {
-                if let Some(ping) = refused {
-                    self.send(thread, ping).await;
-                }
-                answer.await.is_ok()
-            };
-            let is_alive = tokio::select! {
-                biased;
-                is_alive = answered => is_alive,
-                () = &mut deadline => false,
-            };
-            if !is_alive {
-                stalled.push(thread);
-            }
-        }
-        stalled
     }
 
     /// Returns the numbers of the running packet threads.

@@ -70,6 +70,14 @@ impl<H: ThreadHandle> ThreadSlot<H> {
         }
     }
 
+    /// Returns the handle of a running thread.
+    pub(crate) const fn running(&self) -> Option<&H> {
+        match self {
+            Self::Running(thread) => Some(thread),
+            Self::Panicked | Self::Stopped => None,
+        }
+    }
+
     /// Returns the state of the thread as of the last check.
     pub(crate) const fn state(&self) -> ThreadState {
         match self {

@@ -15,7 +15,10 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
-use shunt_datapath::Waker;
+use shunt_datapath::{
+    Waker,
+    thread::{CurrentIteration, IterationWatch},
+};
 
 use crate::{status::thread::ThreadState, threads::slot::ThreadSlot};
 
@@ -30,6 +33,8 @@ pub(crate) struct WorkerThread {
     stop: Arc<AtomicBool>,
     /// Wakes the worker thread.
     waker: Arc<Waker>,
+    /// The iterations of the worker thread.
+    iterations: Arc<IterationWatch>,
     /// The OS thread, until it is joined.
     state: Mutex<ThreadSlot<JoinHandle<()>>>,
 }
@@ -47,15 +52,17 @@ impl WorkerThread {
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, own_waker) = (Arc::clone(&stop), Arc::clone(&waker));
+        let iterations = Arc::<IterationWatch>::default();
+        let watch = Arc::clone(&iterations);
         let handle = Builder::new().name(name.to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                if iterate() {
+                if watch.run(&mut iterate) {
                     continue;
                 }
                 // The thread announces that it parks before its last check for work, so later work
                 // wakes it.
                 own_waker.prepare_park();
-                if !iterate() && !stopped.load(Ordering::Relaxed) {
+                if !watch.run(&mut iterate) && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
                     // The thread checks for work after any result, even if the poll was
                     // interrupted.
@@ -64,7 +71,7 @@ impl WorkerThread {
                 own_waker.unpark();
             }
         })?;
-        Ok(Self { stop, waker, state: Mutex::new(ThreadSlot::Running(handle)) })
+        Ok(Self { stop, waker, iterations, state: Mutex::new(ThreadSlot::Running(handle)) })
     }
 
     /// Returns whether the thread has panicked since the last check.
@@ -75,6 +82,11 @@ impl WorkerThread {
     /// Returns the state of the thread as of the last check.
     pub(crate) fn state(&self) -> ThreadState {
         self.state.lock().state()
+    }
+
+    /// Returns the present iteration of a running thread; `None` if the thread sleeps.
+    pub(crate) fn current_iteration(&self) -> Option<CurrentIteration> {
+        self.iterations.current().filter(|_| self.state() == ThreadState::Running)
     }
 
     /// Stops the thread and waits for its end.
@@ -105,6 +117,30 @@ mod tests {
         assert!(!worker.has_panicked());
         worker.stop();
         assert_eq!(worker.state(), ThreadState::Panicked);
+    }
+
+    #[test]
+    fn a_worker_that_hangs_stays_in_its_iteration() {
+        let (blocked, release) = std::sync::mpsc::channel::<()>();
+        let mut is_first = true;
+        let worker = WorkerThread::start("test", waker(), SLEEP_MAX_MS, move || {
+            if is_first {
+                let _ = release.recv();
+            }
+            std::mem::take(&mut is_first)
+        });
+        let worker = worker.unwrap();
+        let current = || worker.current_iteration();
+        while current().is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(current(), current());
+        drop(blocked);
+        while current().is_some() {
+            std::thread::yield_now();
+        }
+        worker.stop();
+        assert_eq!(current(), None);
     }
 
     #[test]
