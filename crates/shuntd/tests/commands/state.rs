@@ -249,14 +249,14 @@ fn file_of_later_version_is_kept_aside() {
     let daemon = host.start();
     host.exit(daemon);
     let written = fs::read_to_string(host.state()).unwrap();
-    let later = written.replace("\"format\": 4", "\"format\": 99, \"invention\": true");
+    let later = written.replace("\"format\": 5", "\"format\": 99, \"invention\": true");
     assert_ne!(later, written);
     fs::write(host.state(), &later).unwrap();
     let daemon = host.start();
     assert!(host.answer(&["show"]).contains("br0"), "as the configuration file says");
     let log = host.log();
     let words =
-        "state.json has format 99 of a newer version, and shuntd 0.1.0 reads formats up to 4";
+        "state.json has format 99 of a newer version, and shuntd 0.1.0 reads formats up to 5";
     assert!(log.contains(words), "{log}");
     let copy = |name: &str| fs::read_to_string(host.folder.path().join(name));
     assert_eq!(copy("state.json.format-99").unwrap(), later);
