@@ -129,7 +129,7 @@ mod tests {
         let error = unknown("fdb/shwo");
         assert!(error.starts_with("\"fdb/shwo\" is not a valid command (use \"list-commands\""));
         assert!(error.ends_with("did you mean \"fdb/show\"?"), "{error}");
-        let error = unknown("fdb/add");
+        let error = unknown("rstp/tcn");
         assert!(error.contains("does not have: "), "{error}");
     }
 }
