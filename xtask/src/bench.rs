@@ -82,9 +82,11 @@ fn os_ken(words: &[String]) -> Option<String> {
 
 /// Returns the folder of the Linux guest, if a named experiment needs the guest.
 ///
-/// Returns `None` otherwise, or on failure.
+/// Only the name of the experiment permits the download of a kernel. `--all` uses the files of an
+/// earlier run. Returns `None` otherwise, or on failure.
 fn guest_files(words: &[String]) -> Option<PathBuf> {
-    if !words.iter().any(|word| ["ports-vms", "--all"].contains(&word.as_str())) {
+    let has = |name: &str| words.iter().any(|word| word == name);
+    if !has("ports-vms") && !(has("--all") && linux_guest::has_kernel()) {
         return None;
     }
     linux_guest::ensure()

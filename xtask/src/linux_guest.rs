@@ -38,6 +38,16 @@ const MODULES: &[&str] = &[
 /// The line `MODULES` is replaced by the commands that load the modules.
 const SCRIPT: &str = include_str!("linux_guest.sh");
 
+/// Returns whether an earlier run has downloaded the kernel of the guest.
+pub(crate) fn has_kernel() -> bool {
+    folder().join("vmlinuz").exists()
+}
+
+/// Returns the folder of the files.
+fn folder() -> PathBuf {
+    root().join("target/linux-guest")
+}
+
 /// Creates the files of the guest, if files are missing; returns the folder.
 ///
 /// # Errors
@@ -45,7 +55,7 @@ const SCRIPT: &str = include_str!("linux_guest.sh");
 /// If programs are missing, or the package of the kernel cannot be downloaded.
 pub(crate) fn ensure() -> Result<PathBuf, TaskError> {
     install::ensure(LINUX_GUEST)?;
-    let folder = root().join("target/linux-guest");
+    let folder = folder();
     let (kernel, modules) = (folder.join("vmlinuz"), folder.join("modules"));
     if !kernel.exists() {
         let _ = fs::remove_dir_all(&folder);

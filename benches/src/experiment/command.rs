@@ -19,6 +19,18 @@ use super::{
 };
 use crate::{experiments::regress, switch::is_root};
 
+/// Exit code of the second process if it skipped its experiment.
+const SKIPPED_CODE: u8 = 77;
+
+/// The end of a run without a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunEnd {
+    /// Everything was measured.
+    Measured,
+    /// The experiment cannot run here.
+    Skipped,
+}
+
 /// Environment variable that marks the second process.
 const INSIDE_VARIABLE: &str = "SHUNT_BENCH_INSIDE";
 
@@ -37,7 +49,8 @@ const USAGE: &str = "usage: cargo xtask bench NAME.. [--quick] [--dbsp] [--dpdk]
 pub fn run_command() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match run_words(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(RunEnd::Measured) => ExitCode::SUCCESS,
+        Ok(RunEnd::Skipped) => ExitCode::from(SKIPPED_CODE),
         Err(failure) => {
             eprintln!("bench: {failure}");
             ExitCode::FAILURE
@@ -45,34 +58,39 @@ pub fn run_command() -> ExitCode {
     }
 }
 
-fn run_words(words: &[String]) -> Result<(), String> {
+/// Runs the experiments that the words of a command line select.
+fn run_words(words: &[String]) -> Result<RunEnd, String> {
     let has = |word: &str| words.iter().any(|other| other == word);
     if words.is_empty() || has("--help") || has("-h") {
         print!("{USAGE}\n{}", list());
-        return Ok(());
+        return Ok(RunEnd::Measured);
     }
     if has("--list") {
         print!("{}", list());
-        return Ok(());
+        return Ok(RunEnd::Measured);
     }
     let chosen = select_experiments(words)?;
     check_options(&chosen, words)?;
     if env::var_os(INSIDE_VARIABLE).is_none() {
         interrupt::watch("");
         chosen.iter().for_each(|one| one.map_or((), |experiment| (experiment.prepare)()));
-        return run_all(&chosen, words);
+        return run_all(&chosen, words).map(|()| RunEnd::Measured);
     }
     // A part has no results to write and ends immediately.
     if !has("--part") {
         interrupt::watch(interrupt::MEASURING);
     }
+    let mut end = RunEnd::Measured;
     for one in chosen {
         match one {
-            Some(experiment) => run_one(experiment, words)?,
+            Some(experiment) if run_one(experiment, words)? == RunEnd::Skipped => {
+                end = RunEnd::Skipped;
+            }
+            Some(_) => {}
             None => print!("{}", regress::run(&mut new_run(words)?)?),
         }
     }
-    Ok(())
+    Ok(end)
 }
 
 /// Returns one line per experiment.
@@ -102,19 +120,52 @@ fn select_experiments(words: &[String]) -> Result<Vec<Option<&'static Experiment
 
 /// Runs experiments one after the other;
 /// after a failure, the next experiment still runs.
+///
+/// `--all` skips the experiments that cannot run here, and names them at the end. A skipped
+/// experiment that was named is a failure.
 fn run_all(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
-    let mut failures = Vec::new();
+    let is_all = words.iter().any(|word| word == "--all");
+    let (mut failures, mut skipped) = (Vec::new(), Vec::new());
     for one in chosen {
-        let Err(failure) = run_inside(*one, words) else { continue };
+        let Err(failure) = end_of(name_of(*one), run_inside(*one, words), is_all, &mut skipped)
+        else {
+            continue;
+        };
         if interrupt::is_interrupted() {
             return Err(format!("interrupted: {failure}"));
         }
         eprintln!("bench: {failure}");
         failures.push(failure);
     }
+    if !skipped.is_empty() {
+        let (count, names) = (skipped.len(), skipped.join(", "));
+        eprintln!("bench: SKIPPED {count} of {}: {names}; the reasons are above", chosen.len());
+    }
     match failures.len() {
         0 => Ok(()),
         failed => Err(format!("{failed} of {} failed: {}", chosen.len(), failures.join("; "))),
+    }
+}
+
+/// Returns the name of an experiment; `None` means the comparison of two builds.
+fn name_of(one: Option<&Experiment>) -> &'static str {
+    one.map_or("regress", |experiment| experiment.name)
+}
+
+/// Returns the result of an experiment, and adds a permitted skip to `skipped`.
+fn end_of(
+    name: &'static str,
+    end: Result<RunEnd, String>,
+    is_all: bool,
+    skipped: &mut Vec<&'static str>,
+) -> Result<(), String> {
+    match end? {
+        RunEnd::Measured => Ok(()),
+        RunEnd::Skipped if is_all => {
+            skipped.push(name);
+            Ok(())
+        }
+        RunEnd::Skipped => Err(format!("{name} measured nothing: it was skipped")),
     }
 }
 
@@ -205,7 +256,7 @@ fn shard_numbers(text: &str) -> Result<(usize, usize), String> {
 }
 
 /// Starts this program again for one experiment, without network access.
-fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<(), String> {
+fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<RunEnd, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let mut command = if is_root() {
         let mut command = Command::new("unshare");
@@ -218,10 +269,14 @@ fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<(), String> 
         );
         Command::new(program)
     };
-    let name = one.map_or("regress", |experiment| experiment.name);
+    let name = name_of(one);
     let status = command.arg(name).args(options_of_one(words)).env(INSIDE_VARIABLE, "1").status();
     let status = status.map_err(|error| format!("{name} did not start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name} failed")) }
+    match status.code() {
+        Some(0) => Ok(RunEnd::Measured),
+        Some(code) if code == i32::from(SKIPPED_CODE) => Ok(RunEnd::Skipped),
+        _ => Err(format!("{name} failed")),
+    }
 }
 
 /// Returns the options except the options that select experiments.
@@ -240,17 +295,23 @@ fn new_run(words: &[String]) -> Result<Run, String> {
         folder,
         options: words.to_vec(),
         progress: Progress::new(1),
+        skipped: None,
     })
 }
 
-fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<(), String> {
+/// Runs an experiment, and writes its results.
+fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<RunEnd, String> {
     let mut run = new_run(words)?;
     if let Some(part) = run.option("--part").map(str::to_owned) {
         (experiment.run_part)(&mut run, &part);
-        return Ok(());
+        return Ok(RunEnd::Measured);
     }
     println!("{}: {}", experiment.name, experiment.what);
     let rows = (experiment.run)(&mut run);
+    if let Some(reason) = &run.skipped {
+        eprintln!("bench: SKIPPED {}: {reason}", experiment.name);
+        return Ok(RunEnd::Skipped);
+    }
     let options = own_options(words);
     let is_beside = rows.iter().any(|row| row.rival.is_some());
     let lacks_something =
@@ -267,7 +328,7 @@ fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<(), Stri
     if form != Form::Full {
         println!("quick, partial, and rival-less runs do not write docs/results");
     }
-    Ok(())
+    Ok(RunEnd::Measured)
 }
 
 /// Returns the experiment's own options.
@@ -311,6 +372,18 @@ mod tests {
         let mut all: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
         all.sort_unstable();
         assert_eq!(names, all);
+    }
+
+    /// `--all` passes over an experiment that cannot run here; a named one fails.
+    #[test]
+    fn only_all_permits_skipped_experiments() {
+        let mut skipped = Vec::new();
+        let mut end = |end, is_all| end_of("ports-dpdk", end, is_all, &mut skipped);
+        assert_eq!(end(Ok(RunEnd::Measured), true), Ok(()));
+        assert_eq!(end(Err("failed".to_owned()), true), Err("failed".to_owned()));
+        assert!(end(Ok(RunEnd::Skipped), false).unwrap_err().contains("ports-dpdk"));
+        assert_eq!(end(Ok(RunEnd::Skipped), true), Ok(()));
+        assert_eq!(skipped, ["ports-dpdk"]);
     }
 
     #[test]

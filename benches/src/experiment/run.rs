@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Progress, interrupt};
+use super::{Progress, Row, interrupt};
 
 /// One run of an experiment.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Run {
     pub options: Vec<String>,
     /// Progress of the experiment.
     pub progress: Progress,
+    /// The reason why the experiment cannot run here.
+    pub skipped: Option<String>,
 }
 
 impl Run {
@@ -63,6 +65,14 @@ impl Run {
         let result = work(self.folder.path());
         self.progress.advance();
         result
+    }
+
+    /// Ends the experiment without results, because something is missing here.
+    ///
+    /// The reason names what is missing, and the command that runs the experiment.
+    pub fn skip(&mut self, reason: impl Into<String>) -> Vec<Row> {
+        self.skipped = Some(reason.into());
+        Vec::new()
     }
 
     /// Measures a part in a separate process, which prints a JSON value.

@@ -35,8 +35,10 @@ enum DpdkSource {
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let ours = Contender::ours();
     if !ours.has_dpdk(run.folder.path()) {
-        println!("this shuntd was built without DPDK: add --dpdk. SKIPPED");
-        return Vec::new();
+        return run.skip(
+            "shuntd was built without DPDK: run `cargo xtask bench ports-dpdk --dpdk`, which \
+             installs libdpdk",
+        );
     }
     let rival = Contender::OpenVSwitchDpdk.if_installed();
     let contenders: Vec<Contender> = [Some(ours), rival].into_iter().flatten().collect();

@@ -82,8 +82,7 @@ fn memif(folder: &Path, id: u32) -> Connection {
 
 fn measure_all(run: &mut Run, devices: &Devices) -> Vec<Row> {
     if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
-        println!("the other side is dpdk-testpmd, of the Debian package dpdk-dev: SKIPPED");
-        return Vec::new();
+        return run.skip("there is no dpdk-testpmd: run `apt-get install dpdk-dev`");
     }
     let rival = Contender::OpenVSwitchDpdk.if_installed();
     let contenders: Vec<Contender> =

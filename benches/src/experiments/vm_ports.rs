@@ -56,8 +56,10 @@ struct Vm(Child);
 /// Measures Shunt and OVS-DPDK in turns.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let Some(files) = env::var_os(FILES).map(PathBuf::from) else {
-        println!("guests need their files, which `cargo xtask bench ports-vms` makes: SKIPPED");
-        return Vec::new();
+        return run.skip(
+            "there are no files of a Linux guest: run `cargo xtask bench ports-vms`, which installs \
+             QEMU and downloads a kernel of Debian",
+        );
     };
     let rival = Contender::OpenVSwitchDpdk.if_installed();
     let contenders: Vec<Contender> =

@@ -258,6 +258,7 @@ mod tests {
                 folder: tempfile::tempdir().unwrap(),
                 options: options.iter().map(|word| (*word).to_owned()).collect(),
                 progress: Progress::new(1),
+                skipped: None,
             };
             chosen(&run).iter().map(|(own, _)| own.title()).collect()
         };

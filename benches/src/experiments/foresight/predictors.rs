@@ -275,6 +275,7 @@ mod tests {
             folder: tempfile::tempdir().unwrap(),
             options: options.iter().map(|word| (*word).to_owned()).collect(),
             progress: Progress::new(1),
+            skipped: None,
         };
         let chosen = |options: &[&str]| -> Vec<&str> {
             workloads(&run(options)).iter().map(|own| own.name).collect()
