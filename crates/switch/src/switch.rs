@@ -289,7 +289,9 @@ impl Switch {
         Ok(MacStatus::of_bridge(&self.control.plane, id).await)
     }
 
-    /// Removes all learned MAC addresses of one bridge, or of all bridges. Static ones stay.
+    /// Removes all learned MAC addresses of one bridge, or of all bridges.
+    ///
+    /// Static addresses stay.
     ///
     /// # Errors
     ///
@@ -434,7 +436,9 @@ impl Switch {
         self.control.plane.stalled_threads(limit).await
     }
 
-    /// Returns the other threads than packet threads that are in an iteration, with that iteration.
+    /// Returns the threads other than packet threads that are in an iteration.
+    ///
+    /// Each has the number of that iteration.
     ///
     /// A thread hangs if it is in the same iteration for a long time.
     #[must_use]

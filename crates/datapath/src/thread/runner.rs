@@ -136,7 +136,9 @@ impl<T> Running<T> {
         Self { stop, wake: Box::new(wake), handle, iterations }
     }
 
-    /// Returns the iterations of the thread; `None` for a packet thread, which answers pings.
+    /// Returns the iterations of the thread.
+    ///
+    /// `None` for a packet thread, which answers pings.
     #[must_use]
     pub fn iterations(&self) -> Option<&IterationWatch> {
         self.iterations.as_deref()

@@ -55,7 +55,7 @@ pub struct MacEntry {
     pub mac: [u8; 6],
     /// The port on which frames of the address arrive.
     pub port: PortNo,
-    /// True for an address that an operator added: it stays until an operator removes it.
+    /// True for an address that an operator added, and that only an operator removes.
     pub is_static: bool,
     /// Time when a host announced the address on the port, for [`ANNOUNCED_FOR`].
     announced: Option<Time>,

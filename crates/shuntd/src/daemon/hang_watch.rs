@@ -44,7 +44,7 @@ impl HangWatch {
         Self { limit, seen: BTreeMap::new() }
     }
 
-    /// Logs each thread that hangs since this observation, and each that no longer hangs.
+    /// Logs each thread that began to hang, and each that no longer hangs.
     pub(super) fn observe(&mut self, current: &[(&'static str, CurrentIteration)], now: Instant) {
         for change in self.changes(current, now) {
             match change {

@@ -14,7 +14,7 @@ use crate::Daemon;
 const BRIDGE: &str =
     "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
 
-/// Sends commands after the choice of JSON, and returns the replies to the commands.
+/// Chooses JSON, sends commands, and returns their replies.
 fn replies(daemon: &Daemon, commands: &[&[&str]]) -> Vec<Value> {
     let mut stream = UnixStream::connect(daemon.socket()).unwrap();
     let all =
@@ -70,7 +70,7 @@ fn needs_nothing(arguments: &str) -> bool {
     })
 }
 
-/// Each command that only reads and needs no argument has a reply that is valid JSON.
+/// The reply to each command without arguments that only reads is valid JSON.
 #[test]
 fn every_reading_command_replies_in_json() {
     let daemon = Daemon::start(BRIDGE);

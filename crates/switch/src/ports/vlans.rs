@@ -21,7 +21,9 @@ pub struct MacStatus {
     pub mac: [u8; 6],
     /// True for an address that an operator added, which has no age.
     pub is_static: bool,
-    /// Time since the last frame from this address, or since the addition of a static one.
+    /// Time since the last frame from this address.
+    ///
+    /// Of a static address: time since its addition.
     pub age: Duration,
 }
 

@@ -9,7 +9,9 @@ use super::{MacKey, MacTable};
 use crate::{bridges::bridge::VersionedBridge, id::BridgeId, update::batch::UpdateBatch};
 
 impl MacTable {
-    /// Removes at most `left` learned addresses of a port, and reduces `left` by their number.
+    /// Removes at most `left` learned addresses of a port.
+    ///
+    /// Reduces `left` by their number.
     ///
     /// Returns the changed keys.
     pub(crate) fn forget_port(
@@ -26,7 +28,7 @@ impl MacTable {
 }
 
 impl UpdateBatch {
-    /// Removes learned addresses and multicast groups of a port, at most `removals_max`.
+    /// Removes at most `removals_max` learned addresses and groups of a port.
     ///
     /// Returns false if some may be left.
     pub(crate) fn flush_port(

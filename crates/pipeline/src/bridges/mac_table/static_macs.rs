@@ -121,7 +121,9 @@ impl MacTable {
         true
     }
 
-    /// Removes at most `left` static addresses of a port, and reduces `left` by their number.
+    /// Removes at most `left` static addresses of a port.
+    ///
+    /// Reduces `left` by their number.
     pub(crate) fn remove_statics_of(&mut self, port: PortNo, version: Version, left: &mut usize) {
         let own = self.statics.range((port, (0, [0; 6]))..=(port, (u16::MAX, [0xff; 6])));
         let gone: Vec<_> = own.take(*left).copied().collect();
@@ -131,7 +133,9 @@ impl MacTable {
         }
     }
 
-    /// Removes at most `removals_max` static addresses, and returns whether none was left.
+    /// Removes at most `removals_max` static addresses.
+    ///
+    /// Returns whether none was left.
     pub(crate) fn remove_some_statics(&mut self, version: Version, removals_max: usize) -> bool {
         let gone: Vec<_> = self.statics.iter().take(removals_max).copied().collect();
         for (_, mac_key) in &gone {

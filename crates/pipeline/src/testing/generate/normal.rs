@@ -42,7 +42,9 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
     )
 }
 
-/// A change of the VLANs without learning, of static addresses, or of the treatment of misses.
+/// A change of the settings of a bridge.
+///
+/// These are VLANs without learning, static addresses, and the treatment of misses.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let bridge = || select(&BRIDGES[..]);
     let vlans = (bridge(), btree_set(select(VLANS), 0..2))
