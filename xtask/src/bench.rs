@@ -86,7 +86,8 @@ fn os_ken(words: &[String]) -> Option<String> {
 /// earlier run. Returns `None` otherwise, or on failure.
 fn guest_files(words: &[String]) -> Option<PathBuf> {
     let has = |name: &str| words.iter().any(|word| word == name);
-    if !has("ports-vms") && !(has("--all") && linux_guest::has_kernel()) {
+    let is_needed = has("ports-vms") || has("--all") && linux_guest::has_kernel();
+    if !is_needed {
         return None;
     }
     linux_guest::ensure()
