@@ -385,7 +385,9 @@ impl ModelledSwitch {
     }
 
     /// Compares the times at which MAC addresses were last seen.
-    /// Also compares the addresses that are left after others have expired.
+    ///
+    /// Also compares the addresses that are left after others have expired. Static addresses never
+    /// expire.
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;
         let macs = |id: BridgeId| {
@@ -400,8 +402,10 @@ impl ModelledSwitch {
         for now in moments {
             self.checked.pipeline.expire(now);
             for id in BRIDGES {
-                let left: BTreeMap<_, _> =
-                    macs(id).filter(|(_, seen)| seen.after(ageing) > now).collect();
+                let statics = &self.checked.model.bridges[&id].statics;
+                let left: BTreeMap<_, _> = macs(id)
+                    .filter(|(place, seen)| statics.contains(place) || seen.after(ageing) > now)
+                    .collect();
                 let known = self.checked.pipeline.macs(id);
                 let known = known.iter().map(|entry| ((entry.vlan, entry.mac), entry.seen()));
                 assert_eq!(known.collect::<BTreeMap<_, _>>(), left, "at {now:?}");
