@@ -387,7 +387,7 @@ impl ModelledSwitch {
     /// Compares the times at which MAC addresses were last seen.
     ///
     /// Also compares the addresses that are left after others have expired. Static addresses never
-    /// expire.
+    /// expire, and have no such time here.
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;
         let macs = |id: BridgeId| {
@@ -404,10 +404,13 @@ impl ModelledSwitch {
             for id in BRIDGES {
                 let statics = &self.checked.model.bridges[&id].statics;
                 let left: BTreeMap<_, _> = macs(id)
-                    .filter(|(place, seen)| statics.contains(place) || seen.after(ageing) > now)
+                    .map(|(place, seen)| (place, (!statics.contains(&place)).then_some(seen)))
+                    .filter(|(_, seen)| seen.is_none_or(|seen| seen.after(ageing) > now))
                     .collect();
                 let known = self.checked.pipeline.macs(id);
-                let known = known.iter().map(|entry| ((entry.vlan, entry.mac), entry.seen()));
+                let known = known.iter().map(|entry| {
+                    ((entry.vlan, entry.mac), (!entry.is_static).then(|| entry.seen()))
+                });
                 assert_eq!(known.collect::<BTreeMap<_, _>>(), left, "at {now:?}");
             }
         }
