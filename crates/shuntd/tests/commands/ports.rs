@@ -114,11 +114,9 @@ fn a_missing_bridge_gives_one_message() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     daemon.answer(&["add-port", "br0", "a", "type=null"]);
     // The port exists, but the mistake is the missing bridge.
-    for arguments in [
-        &["trace", "br9", "tcp"][..],
-        &["add-port", "br9", "a", "type=null"],
-        &["del-br", "br9"],
-    ] {
+    for arguments in
+        [&["trace", "br9", "tcp"][..], &["add-port", "br9", "a", "type=null"], &["del-br", "br9"]]
+    {
         let message = daemon.error_text(arguments);
         assert_eq!(message, "shuntctl: no bridge br9; existing bridges: br0, br1\n");
     }
