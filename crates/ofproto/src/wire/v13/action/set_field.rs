@@ -94,7 +94,7 @@ fn short_port(field: FieldId, value: u128) -> Option<u16> {
 }
 
 /// Returns the same write to a field with a wire number; two VLAN fields have none.
-const fn on_the_wire(field: FieldId, value: u128, mask: u128) -> (FieldId, u128, u128) {
+pub(super) const fn on_the_wire(field: FieldId, value: u128, mask: u128) -> (FieldId, u128, u128) {
     match field {
         FieldId::DlVlan => (FieldId::VlanVid, value | VLAN_PRESENT, mask | VLAN_PRESENT),
         FieldId::DlVlanPcp => (FieldId::VlanPcp, value, mask),
