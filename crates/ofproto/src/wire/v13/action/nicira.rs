@@ -241,7 +241,6 @@ pub(in crate::wire) fn put_masked_set_field(
     value: u128,
     mask: u128,
 ) {
-    let (field, value, mask) = set_field::on_the_wire(field, value, mask);
     experimenter(out, nx::REG_LOAD2, |out| put_field(out, field, value, mask));
 }
 

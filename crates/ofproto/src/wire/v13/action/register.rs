@@ -7,7 +7,8 @@ use shunt_pipeline::{Action, Subfield};
 use super::{
     action_type::nx,
     list::expect_len,
-    nicira::experimenter,
+    nicira::{experimenter, put_masked_set_field},
+    set_field::on_the_wire,
     subfield::{bits, pack, put_header, unpack, writable},
 };
 use crate::{
@@ -37,9 +38,11 @@ pub(super) fn read_load(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> 
 /// Writes `NXAST_REG_LOAD`.
 pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
     if target.field.info().oxms.iter().all(|oxm| oxm.class.experimenter().is_some()) {
-        // The field header has more than 32 bits; a masked set-field has the same effect.
+        // The field header has more than 32 bits, or the field has none. A masked set-field has the
+        // same effect.
         let value = u128::from(value).unbounded_shl(target.offset.into());
-        super::nicira::put_masked_set_field(out, target.field, value, target.bits());
+        let (field, value, mask) = on_the_wire(target.field, value, target.bits());
+        put_masked_set_field(out, field, value, mask);
         return;
     }
     experimenter(out, nx::REG_LOAD, |out| {
@@ -178,7 +181,7 @@ pub(super) fn put_stack(out: &mut Vec<u8>, subtype: u16, subfield: Subfield) {
 mod tests {
     use shunt_flow::FieldId;
 
-    use super::*;
+    use super::{super::set_field::read_masked, *};
 
     fn encode_load(width: u8) -> Vec<u8> {
         let mut out = Vec::new();
@@ -192,5 +195,15 @@ mod tests {
     fn the_short_in_port_has_its_own_number() {
         assert_eq!(encode_load(16), [0x00, 0x0f, 0x00, 0x00, 0x00, 0x02]);
         assert_eq!(encode_load(32), [0x00, 0x1f, 0x80, 0x00, 0x00, 0x04]);
+    }
+
+    /// `dl_vlan_pcp` has no number on the wire; the load is written to `vlan_pcp`.
+    #[test]
+    fn load_of_a_field_without_header_is_written() {
+        let mut out = Vec::new();
+        put_load(&mut out, Subfield { field: FieldId::DlVlanPcp, offset: 1, width: 2 }, 3);
+        let mut body = ByteReader::new(&out[10..]);
+        let expected = Action::SetField { field: FieldId::VlanPcp, value: 6, mask: 6 };
+        assert_eq!(read_masked(&mut body), Ok(expected));
     }
 }
