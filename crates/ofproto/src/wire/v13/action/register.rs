@@ -1,7 +1,7 @@
 //! Actions that read or write bits of a field.
 
 use bytes::BufMut;
-use shunt_flow::PortNo;
+use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{Action, Subfield};
 
 use super::{
@@ -35,11 +35,15 @@ pub(super) fn read_load(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> 
     Ok(Action::Load { target, value })
 }
 
-/// Writes `NXAST_REG_LOAD`.
+/// Writes `NXAST_REG_LOAD`, or a masked set-field for a field without a header of 32 bits.
 pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
+    // `dl_vlan_pcp` has no header. `vlan_pcp` has the same bits, but takes no masked set-field.
+    let target = match target.field {
+        FieldId::DlVlanPcp => Subfield { field: FieldId::VlanPcp, ..target },
+        _ => target,
+    };
     if target.field.info().oxms.iter().all(|oxm| oxm.class.experimenter().is_some()) {
-        // The field header has more than 32 bits, or the field has none. A masked set-field has the
-        // same effect.
+        // A masked set-field has the same effect.
         let value = u128::from(value).unbounded_shl(target.offset.into());
         let (field, value, mask) = on_the_wire(target.field, value, target.bits());
         put_masked_set_field(out, field, value, mask);
@@ -179,8 +183,6 @@ pub(super) fn put_stack(out: &mut Vec<u8>, subtype: u16, subfield: Subfield) {
 
 #[cfg(test)]
 mod tests {
-    use shunt_flow::FieldId;
-
     use super::{super::set_field::read_masked, *};
 
     fn encode_load(width: u8) -> Vec<u8> {
@@ -199,11 +201,21 @@ mod tests {
 
     /// `dl_vlan_pcp` has no number on the wire; the load is written to `vlan_pcp`.
     #[test]
-    fn load_of_a_field_without_header_is_written() {
+    fn load_of_priority_bits_is_written_to_the_field_with_a_header() {
         let mut out = Vec::new();
-        put_load(&mut out, Subfield { field: FieldId::DlVlanPcp, offset: 1, width: 2 }, 3);
-        let mut body = ByteReader::new(&out[10..]);
-        let expected = Action::SetField { field: FieldId::VlanPcp, value: 6, mask: 6 };
-        assert_eq!(read_masked(&mut body), Ok(expected));
+        put_load(&mut out, Subfield::new(FieldId::DlVlanPcp, 1, 2).unwrap(), 3);
+        let target = Subfield::new(FieldId::VlanPcp, 1, 2).unwrap();
+        let read = read_load(&mut ByteReader::new(&out[10..]));
+        assert_eq!(read, Ok(Action::Load { target, value: 3 }));
+    }
+
+    /// `dl_vlan` has no number on the wire; the load is written to `vlan_vid`, with its present bit.
+    #[test]
+    fn load_of_a_vlan_id_is_written_as_a_masked_set_field() {
+        let mut out = Vec::new();
+        put_load(&mut out, Subfield::new(FieldId::DlVlan, 0, 12).unwrap(), 5);
+        let read = read_masked(&mut ByteReader::new(&out[10..]));
+        let expected = Action::SetField { field: FieldId::VlanVid, value: 0x1005, mask: 0x1fff };
+        assert_eq!(read, Ok(expected));
     }
 }
