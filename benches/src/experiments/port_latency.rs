@@ -16,7 +16,7 @@ use std::{
 use super::{
     idle_ports::probe_frame,
     kernel_ports::{DevicePort, DeviceSwitch, frame, under_load},
-    live::traffic::Due,
+    live::traffic::{Due, StopAtEnd},
 };
 use crate::{
     experiment::{Better, Row, Run, Samples, quantile_per_mille},
@@ -172,14 +172,14 @@ fn measure(
     let (sender, receiver) = (WireSender::open(input), TimedReceiver::open(output));
     let is_over = &AtomicBool::new(false);
     scope(|scope| {
+        // The sender of the load also ends if a probe fails.
+        let _stop = StopAtEnd(is_over);
         if let Some(rate) = rate {
             scope.spawn(move || send_evenly(input, rate, is_over));
         }
         sleep(WARM);
         send_probes(&sender, &receiver, WARM_PROBES);
-        let measured = send_probes(&sender, &receiver, probes);
-        is_over.store(true, Ordering::Relaxed);
-        measured
+        send_probes(&sender, &receiver, probes)
     })
 }
 

@@ -4,7 +4,11 @@
 //! plain or packed as `acl1_10k.zst`. Without this variable, rule sets come from
 //! [`shunt_pipebench`], which generates the same kinds.
 
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use shunt_classifier::{
     Classifier as _, Priority, Rank, TupleSpace, Version, testing::workload::SplitMix64,
@@ -83,17 +87,29 @@ fn in_order(files: impl Iterator<Item = String>) -> Vec<String> {
 /// # Panics
 ///
 /// If there is no such set.
-fn read(folder: &std::path::Path, name: &str) -> String {
+fn read(folder: &Path, name: &str) -> String {
     let plain = folder.join(name);
     let packed = folder.join(format!("{name}.zst"));
     let text = if plain.exists() || !packed.exists() {
         fs::read_to_string(plain).map_err(|error| error.to_string())
     } else {
-        let unpacked = Command::new("zstd").arg("-dc").arg(&packed).output();
-        let bytes = unpacked.map_err(|error| format!("zstd: {error}")).map(|output| output.stdout);
-        bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
+        unpack(&packed)
     };
     text.unwrap_or_else(|error| panic!("{FOLDER}: {name}: {error}"))
+}
+
+/// Returns the text of a file that `zstd` packed.
+///
+/// # Errors
+///
+/// If `zstd` cannot be started, or finds the file damaged, or if the text is not UTF-8.
+fn unpack(packed: &Path) -> Result<String, String> {
+    let unpacked = Command::new("zstd").arg("-dc").arg(packed).output();
+    let output = unpacked.map_err(|error| format!("zstd: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    String::from_utf8(output.stdout).map_err(|error| error.to_string())
 }
 
 impl RuleSet {
