@@ -21,6 +21,7 @@ const BRIDGE: BridgeId = BridgeId::new(1);
 /// The cache of the other program: actions by the slot of an entry.
 type Cache = BTreeMap<u32, Arc<[DatapathAction]>>;
 
+/// Keeps a small cache equal to the tables, and prints the evictions.
 fn main() -> Result<(), Box<dyn Error>> {
     let pipeline = Pipeline::new(1);
     pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -55,10 +56,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Returns the name by which the engine knows the entry of a slot.
 const fn name(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
 
+/// Returns the request to add a rule. Fails if the text is wrong.
 fn rule(text: &str) -> Result<FlowMod, Box<dyn Error>> {
     Ok(parse_rule(FlowModCommand::Add, text, &NoPortNames)?)
 }

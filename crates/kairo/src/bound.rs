@@ -74,6 +74,7 @@ impl<'d> RemainingDeltas<'d> {
 }
 
 impl ChangeBound {
+    /// Returns a bound of `deltas_max` rules, which no change has exceeded yet.
     pub(crate) const fn new(deltas_max: usize) -> Self {
         Self { deltas_max, overflows: 0 }
     }

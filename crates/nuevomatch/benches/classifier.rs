@@ -49,6 +49,7 @@ fn words() -> impl FnMut() -> u32 {
     }
 }
 
+/// Returns at most `count` different random filters in random order.
 fn filters(count: usize) -> Vec<Filter> {
     let mut word = words();
     let filter = || {
@@ -74,12 +75,14 @@ fn filters(count: usize) -> Vec<Filter> {
     filters
 }
 
+/// Returns the rule with priority `at`, or `None` if the filter is not valid.
 fn rule(schema: &KeySchema, filter: &Filter, at: u32) -> Option<PriorityRule<5>> {
     let fields =
         filter.map(|(value, mask)| FieldMatch::Mask { value: value.into(), mask: mask.into() });
     PriorityRule::new(schema, &fields, at, at).ok()
 }
 
+/// Returns the flow key of a TCP/IP header in the order of `FIELDS`.
 fn key(packet: &[u32; 5]) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::EthType, 0x0800);
@@ -89,6 +92,7 @@ fn key(packet: &[u32; 5]) -> FlowKey {
     key
 }
 
+/// Returns a tuple space with all filters, the first one preferred.
 fn tuple_space(filters: &[Filter]) -> TupleSpace<u32> {
     let mut table = TupleSpace::new(1);
     for (at, filter) in (0_u32..).zip(filters) {
@@ -105,6 +109,7 @@ fn tuple_space(filters: &[Filter]) -> TupleSpace<u32> {
     table
 }
 
+/// Returns random packets that each match at least one filter.
 fn packets(filters: &[Filter]) -> Vec<[u32; 5]> {
     let mut word = words();
     let packet = || {
@@ -115,6 +120,7 @@ fn packets(filters: &[Filter]) -> Vec<[u32; 5]> {
     packet.map(|[a, b, c, d, e]| [a, b, c & 0xffff, d & 0xffff, e & 0xff]).collect()
 }
 
+/// Measures lookups by NuevoMatch and by tuple space search for each size.
 fn lookups(criterion: &mut Criterion) {
     let schema = KeySchema::five_tuple();
     for (name, count) in SIZES {
@@ -183,6 +189,7 @@ struct BenchedStage {
 }
 
 impl BenchedStage {
+    /// Returns a stage of `count` entries, or `None` if its index cannot be built.
     fn new(count: u32) -> Option<Self> {
         let hasher = KeyHasher::new(1);
         let mask = |network: u32, port: u32| {
@@ -231,6 +238,7 @@ impl BenchedStage {
         }
     }
 
+    /// Writes to `rows` the entry that covers each packet, by the learned index.
     fn by_index(&self, packets: &[[u32; 5]], keys: &[FlowKey], rows: &mut [Option<u32>; BATCH]) {
         self.index.find_batch(packets, |position, row| {
             if self.entries.covers(row, keys[position].words()) {
@@ -242,6 +250,7 @@ impl BenchedStage {
     }
 }
 
+/// Measures the lookups of a stage by hash tables and by the learned index.
 fn stages(criterion: &mut Criterion) {
     for count in STAGE_SIZES {
         let Some(stage) = BenchedStage::new(count) else { return };

@@ -26,6 +26,7 @@ fn random_words() -> impl Iterator<Item = u32> {
     })
 }
 
+/// Returns at most `count` different random starts in order, the first one 0.
 fn starts(count: usize) -> Vec<u32> {
     let mut starts: Vec<u32> = std::iter::once(0).chain(random_words()).take(count).collect();
     starts.sort_unstable();
@@ -44,6 +45,7 @@ fn keys(starts: &[u32]) -> Vec<u32> {
     words.chunks_exact(2).map(key).collect()
 }
 
+/// Measures lookups in each kind of index, and by binary search.
 fn lookups(criterion: &mut Criterion) {
     for count in SIZES {
         let starts = starts(*count);
@@ -78,6 +80,7 @@ fn lookups(criterion: &mut Criterion) {
     }
 }
 
+/// Measures builds of each kind of index, and the certification of a model.
 fn builds(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("build");
     group.sample_size(10);

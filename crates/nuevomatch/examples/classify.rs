@@ -60,6 +60,7 @@ struct Winners {
 }
 
 impl Winners {
+    /// Looks up a batch of keys, and counts the rule that each key matches.
     fn count<I: StartIndex>(&mut self, classifier: &NuevoMatch<5, I>, keys: &[[u32; 5]]) {
         let mut best = [None; BATCH];
         classifier.lookup_batch(keys, &mut best);
@@ -73,6 +74,7 @@ impl Winners {
     }
 }
 
+/// Reads the rules and the capture, and classifies with the index named last.
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -126,6 +128,7 @@ fn classify<I: StartIndex>(rules: &str, capture: &str) -> Result<(), Box<dyn Err
     Ok(())
 }
 
+/// Prints the iSets, the remainder and the memory of a classifier.
 fn print_statistics<I: StartIndex>(classifier: &NuevoMatch<5, I>) {
     let statistics = classifier.statistics();
     println!(

@@ -50,6 +50,7 @@ struct Contest {
 }
 
 impl Contest {
+    /// Builds both classifiers and random headers. Fails if a rule is not valid.
     fn new(name: String, rules: &Rules) -> Result<Self, Box<dyn Error>> {
         let (schema, mut rival) = (KeySchema::five_tuple(), TupleSpace::new(1));
         let (mut count, mut prefix_rules) = (0, Vec::new());
@@ -68,18 +69,21 @@ impl Contest {
         Ok(Self { name, rules_count: count, headers, keys, rival, ours })
     }
 
+    /// Returns the bits that tuple space search consults for header number `at`.
     fn of_rival(&self, at: usize) -> [u32; 5] {
         let mut mask = FlowMask::EMPTY;
         black_box(self.rival.lookup_masked(&self.keys[at], Version::ZERO, &mut mask));
         FIELDS.map(|field| u32::try_from(mask.field(field)).unwrap_or(u32::MAX))
     }
 
+    /// Returns the bits that NuevoMatch consults for header number `at`.
     fn of_ours(&self, at: usize) -> [u32; 5] {
         let mut mask = [0; 5];
         black_box(self.ours.lookup_masked(&self.headers[at], &mut mask));
         mask
     }
 
+    /// Measures both classifiers, and prints a row of the table.
     fn print(&self, bar: &ProgressBar) {
         let mut times = [u128::MAX; 2];
         for _ in 0..ROUNDS {
@@ -143,10 +147,12 @@ fn advance(bar: &ProgressBar) {
     }
 }
 
+/// Returns the header with all bits outside the mask cleared.
 fn masked(header: &[u32; 5], mask: &[u32; 5]) -> [u32; 5] {
     std::array::from_fn(|lane| header[lane] & mask[lane])
 }
 
+/// Returns the flow key of a TCP/IP header in the order of `FIELDS`.
 fn key(header: &[u32; 5]) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::EthType, 0x0800);
@@ -156,6 +162,7 @@ fn key(header: &[u32; 5]) -> FlowKey {
     key
 }
 
+/// Returns the match of the values and masks of five fields.
 fn matching(words: &[(u32, u32); 5]) -> Match {
     let mut mask = FlowMask::EMPTY;
     mask.add_field(FieldId::EthType);
@@ -195,6 +202,7 @@ fn rule_sets() -> Result<Vec<(String, Rules)>, Box<dyn Error>> {
     files.into_iter().map(read).collect()
 }
 
+/// Prints a table that compares both classifiers for each rule set.
 fn main() -> Result<(), Box<dyn Error>> {
     let sets = rule_sets()?;
     let steps = sets.len() * HEADERS * 2;

@@ -16,6 +16,7 @@ use shunt_ofproto::{
 };
 use shunt_pipeline::Time;
 
+/// Serves the bridge until Ctrl-C. Fails for an unusable path or address.
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -15,6 +15,7 @@ fn is_trial() -> bool {
     !std::env::args().any(|argument| argument == "--bench")
 }
 
+/// Measures one rule, if the feature `dbsp` is on, and a rule of a new mask.
 fn changes(criterion: &mut Criterion) {
     #[cfg(feature = "dbsp")]
     one_rule::one_rule(criterion);

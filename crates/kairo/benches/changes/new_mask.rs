@@ -70,6 +70,7 @@ impl NewMaskFixture {
         fixture
     }
 
+    /// Adds a rule and reclaims older versions. Panics if the rule is not legal.
     fn change(&self, rule: &str) -> Change {
         let rule = parse_rule(FlowModCommand::Add, rule, &NoPortNames).expect("a rule");
         let change = self.pipeline.apply(BRIDGE, &[rule], Time::ZERO).expect("a legal change");
@@ -91,6 +92,7 @@ impl NewMaskFixture {
     }
 }
 
+/// Returns an IPv4 packet with `slot` in the low bits of both addresses.
 fn packet(slot: u32) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGE.number().into());
@@ -102,6 +104,7 @@ fn packet(slot: u32) -> FlowKey {
     key
 }
 
+/// Measures the search for a rule of a new mask, and a plain scan of memory.
 pub(crate) fn new_mask(criterion: &mut Criterion) {
     let entries = ENTRIES[usize::from(is_trial())];
     let mut group = criterion.benchmark_group(format!("{entries} entries"));

@@ -48,6 +48,7 @@ struct OneRuleFixture {
 }
 
 impl OneRuleFixture {
+    /// Returns engines with `entries` installed entries, which know the rule mask.
     fn new(entries: u32) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -80,6 +81,7 @@ impl OneRuleFixture {
         fixture
     }
 
+    /// Translates the packet of a slot, and installs it in both engines.
     fn install(&mut self, slot: u32) {
         let traversal = self.pipeline.translate(&packet(slot), self.pipeline.version());
         let traversal = Arc::new(traversal);
@@ -118,6 +120,7 @@ impl OneRuleFixture {
     }
 }
 
+/// Applies a flow-mod and reclaims older versions. Panics if it is not legal.
 fn publish(pipeline: &Pipeline, command: FlowModCommand, rule: &str) -> Change {
     let rule = parse_rule(command, rule, &NoPortNames).expect("a rule");
     let change = pipeline.apply(BRIDGE, &[rule], Time::ZERO).expect("a legal change");
@@ -125,6 +128,7 @@ fn publish(pipeline: &Pipeline, command: FlowModCommand, rule: &str) -> Change {
     change
 }
 
+/// Returns an IPv4 packet with `slot` in the low bits of its destination.
 fn packet(slot: u32) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGE.number().into());
@@ -135,6 +139,7 @@ fn packet(slot: u32) -> FlowKey {
     key
 }
 
+/// Measures adding and removing one rule with each engine.
 pub(crate) fn one_rule(criterion: &mut Criterion) {
     let sizes = if is_trial() { vec![TRIAL_ENTRIES] } else { ENTRIES.to_vec() };
     for entries in sizes {

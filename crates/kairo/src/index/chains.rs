@@ -62,6 +62,7 @@ impl Predecessor {
 }
 
 impl Chains {
+    /// Returns a table without positions.
     pub(super) fn new() -> Self {
         Self::with_capacity(0)
     }

@@ -204,6 +204,7 @@ impl Columns {
 }
 
 impl ColumnTests {
+    /// Returns the conditions in use.
     fn as_slice(&self) -> &[ColumnTest] {
         &self.all[..self.count]
     }

@@ -32,6 +32,7 @@ struct ReadSet {
 }
 
 impl ReadSet {
+    /// Returns the set of these objects, which no entry reads yet.
     fn new(objects: &[Object], hashes: &FixedState) -> Self {
         Self { objects: objects.into(), entries: HashSet::with_hasher(hashes.clone()) }
     }

@@ -300,6 +300,7 @@ impl VisitGroups {
 }
 
 impl TableGroups {
+    /// Returns a table without groups.
     fn new(hashes: &FixedState) -> Self {
         Self {
             by_mask: HashMap::with_hasher(hashes.clone()),

@@ -15,8 +15,11 @@ use crate::{CircuitStats, Relational, Visits, testing::Fail};
 
 /// An engine that runs in a circuit of dbsp.
 trait InCircuit: Fail + Sized + 'static {
+    /// Returns an engine that searches at most `deltas_max` rules of a change.
     fn new(version: Version, deltas_max: usize) -> Self;
+    /// Limits the visits that the engine examines for the rules of a change.
     fn with_examined_max(self, examined_max: usize) -> Self;
+    /// Returns the numbers of steps, failed steps and too large changes.
     fn stats(&self) -> CircuitStats;
 }
 
@@ -48,6 +51,7 @@ impl InCircuit for Relational {
     }
 }
 
+/// Returns the entry in a slot, with generation 0.
 const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
@@ -59,10 +63,12 @@ struct FaultFixture<E> {
 }
 
 impl<E: InCircuit> FaultFixture<E> {
+    /// Returns an engine with three entries that searches up to `deltas_max` rules.
     fn new(deltas_max: usize) -> Self {
         Self::with(CheckedPipeline::new(&[]), deltas_max, |engine| engine)
     }
 
+    /// Returns an engine with three entries, after `settings` has changed it.
     fn with(checked: CheckedPipeline, deltas_max: usize, settings: impl Fn(E) -> E) -> Self {
         let engine = settings(E::new(checked.pipeline.version(), deltas_max));
         let mut fixture = Self { checked, engine };
@@ -73,6 +79,7 @@ impl<E: InCircuit> FaultFixture<E> {
         fixture
     }
 
+    /// Returns the traversal of the packet that all entries hold.
     fn traversal(&self) -> Arc<Traversal> {
         let mut key = FlowKey::ZERO;
         key.set_bridge(generate::BRIDGES[0].number().into());
@@ -84,15 +91,18 @@ impl<E: InCircuit> FaultFixture<E> {
         self.rule("arp,actions=drop")
     }
 
+    /// Adds a rule, and returns the change to apply.
     fn rule(&self, rule: &str) -> Change {
         let rule = parse_rule(FlowModCommand::Add, rule, &NoPortNames).unwrap();
         self.checked.pipeline.apply(generate::BRIDGES[0], &[rule], Time::ZERO).unwrap()
     }
 
+    /// Removes the bridge of all entries, and returns the change to apply.
     fn last_change(&self) -> Change {
         self.checked.pipeline.remove_bridge(generate::BRIDGES[0])
     }
 
+    /// Applies a change, and returns the evicted entries in order.
     fn evicted_entries(&mut self, change: &Change) -> Vec<EntryId> {
         let mut evicted = self.engine.apply(&change.deltas, change.version);
         evicted.sort_unstable();
@@ -100,6 +110,7 @@ impl<E: InCircuit> FaultFixture<E> {
     }
 }
 
+/// Checks that a failed step evicts all entries once, and counts one error.
 fn a_failed_step_evicts_all_entries_and_recovers<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     fixture.engine.fail_after(0);
@@ -112,6 +123,7 @@ fn a_failed_step_evicts_all_entries_and_recovers<E: InCircuit>() {
     assert_eq!(fixture.engine.stats().errors, 1);
 }
 
+/// Checks that a fault in an install leads to evictions by the next change.
 fn the_change_after_a_fault_evicts_lost_entries<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     fixture.engine.fail_after(0);
@@ -125,6 +137,7 @@ fn the_change_after_a_fault_evicts_lost_entries<E: InCircuit>() {
     assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(2)]);
 }
 
+/// Checks that another thread can apply a change to the engine.
 fn an_engine_can_move_to_another_thread<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     while fixture.engine.run_maintenance() {}
@@ -133,6 +146,7 @@ fn an_engine_can_move_to_another_thread<E: InCircuit>() {
     assert_eq!(evicted.join().unwrap(), [entry(0), entry(1), entry(2)]);
 }
 
+/// Checks that an engine works on another thread and back on the first one.
 fn an_engine_can_return_to_a_thread<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     while fixture.engine.run_maintenance() {}
@@ -167,6 +181,7 @@ fn step_works_in_an_async_task<E: InCircuit>() {
     runtime.block_on(task).unwrap();
 }
 
+/// Checks that a fault of one engine evicts correctly and leaves others alone.
 fn a_fault_does_not_affect_other_engines<E: InCircuit>() {
     let [mut fixture, mut other] = [(); 2].map(|()| FaultFixture::<E>::new(99));
     fixture.engine.fail_after(0);
@@ -177,6 +192,7 @@ fn a_fault_does_not_affect_other_engines<E: InCircuit>() {
     }
 }
 
+/// Checks that a fault after the first step of a change evicts all entries.
 fn a_fault_also_evicts_pending_evictions<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     fixture.engine.fail_after(1);
@@ -186,6 +202,7 @@ fn a_fault_also_evicts_pending_evictions<E: InCircuit>() {
     assert_eq!(fixture.engine.len(), 0);
 }
 
+/// Checks that a step that fails while entries are added loses no entry.
 fn a_fault_while_entries_are_added_loses_none<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     fixture.engine.fail_after(0);
@@ -199,6 +216,7 @@ fn a_fault_while_entries_are_added_loses_none<E: InCircuit>() {
     assert_eq!(fixture.engine.len(), 0);
 }
 
+/// Checks that a change with too many rules evicts all entries of their table.
 fn a_too_large_change_evicts_pending_entries<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(0);
     let change = fixture.new_rule();
@@ -208,6 +226,7 @@ fn a_too_large_change_evicts_pending_entries<E: InCircuit>() {
     assert_eq!(fixture.engine.causes(), [CauseRun { cause, count: 3 }]);
 }
 
+/// Checks that evictions by an object name its delta, also beyond the bound.
 fn beyond_the_bound_objects_keep_their_delta_number<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(0);
     // No entry visits table 1.
@@ -223,6 +242,7 @@ fn beyond_the_bound_objects_keep_their_delta_number<E: InCircuit>() {
     assert_eq!(fixture.engine.stats().overflows, 1);
 }
 
+/// Checks that beyond the bound of visits all entries of the table are evicted.
 fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
     let evict_with = |examined_max, is_bridge_changed| {
         // Because of this rule every lookup consults the Ethernet type, so that no entry covers
@@ -261,6 +281,7 @@ fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
     assert!(causes.iter().all(|run| matches!(run.cause, Cause::Delta(_))), "{causes:?}");
 }
 
+/// Checks that a fault and a change with too many rules evict each entry once.
 fn a_fault_before_a_large_change_evicts_every_entry<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(0);
     fixture.engine.fail_after(0);

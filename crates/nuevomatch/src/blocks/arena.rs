@@ -41,10 +41,12 @@ pub(crate) struct RuleArena<const N: usize> {
 }
 
 impl<const N: usize> RuleArena<N> {
+    /// Returns an arena without blocks.
     pub(crate) fn new(layout: BlockLayout<N>) -> Self {
         Self { layout, lines: Vec::new(), unused: std::array::from_fn(|_| Vec::new()) }
     }
 
+    /// Returns the layout of the blocks.
     pub(crate) fn layout(&self) -> &BlockLayout<N> {
         &self.layout
     }

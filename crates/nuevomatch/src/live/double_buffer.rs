@@ -27,6 +27,7 @@ pub(super) struct DoubleBuffer<T> {
 }
 
 impl<T: Clone> DoubleBuffer<T> {
+    /// Returns a buffer with two copies of `value`.
     pub(super) fn new(value: T) -> Self {
         let copies = [ReadLock::new(value.clone()), ReadLock::new(value)];
         Self { copies, active: AtomicUsize::new(0), incomplete: [0, 0].map(AtomicUsize::new) }

@@ -22,6 +22,7 @@ impl<const N: usize, I> Clone for LiveReader<N, I> {
 }
 
 impl<const N: usize, I: StartIndex + Clone> LiveReader<N, I> {
+    /// Returns a reader of the copies.
     pub(super) fn new(copies: Arc<DoubleBuffer<NuevoMatch<N, I>>>) -> Self {
         Self { copies }
     }

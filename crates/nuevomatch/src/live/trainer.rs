@@ -30,6 +30,7 @@ impl<const N: usize, I: StartIndex + Clone> fmt::Debug for Trainer<N, I> {
 }
 
 impl<const N: usize, I: StartIndex + Clone> Trainer<N, I> {
+    /// Starts the trainer thread. Fails if the system cannot start a thread.
     pub(super) fn spawn(shared: Arc<Shared<N, I>>, clock: Option<Clock>) -> std::io::Result<Self>
     where
         I: 'static,

@@ -90,6 +90,7 @@ impl LaneCounts {
 }
 
 impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
+    /// Returns a planner of `rules` rules. `widths` are the bits of the lanes.
     pub(crate) fn new(widths: &'a [u8], rules: usize, range: R) -> Self {
         let forests = widths.iter().map(|_| None).collect();
         Self { widths, rules, range, forests, counts: None }

@@ -98,6 +98,7 @@ impl<const N: usize, const B: usize, F: RankFilter> BestRanks<'_, N, B, F> {
 }
 
 impl<const N: usize> Remainder<N> {
+    /// Returns a remainder without rules. `widths` are the bits of the lanes.
     pub(crate) fn new(seed: u64, widths: [u8; N]) -> Self {
         let demand = LayoutDemand::new(true);
         Self {

@@ -46,6 +46,7 @@ struct TupleList<const N: usize> {
 }
 
 impl<const N: usize> TupleTable<N> {
+    /// Returns the hash table of a tuple, without rules.
     fn new(tuple: [u32; N]) -> Self {
         Self { tuple, lists: HashTable::new(), rules: 0, best: u64::MAX }
     }
@@ -135,6 +136,7 @@ pub(super) struct TupleTables<const N: usize> {
 }
 
 impl<const N: usize> TupleTables<N> {
+    /// Returns a set of no hash tables. `widths` are the bits of the lanes.
     pub(super) fn new(seed: u64, widths: [u8; N]) -> Self {
         Self { hasher: FixedState::with_seed(seed), widths, tables: Vec::new() }
     }

@@ -251,6 +251,7 @@ impl StageTrainer<'_> {
 struct TrainingRandom(u64);
 
 impl TrainingRandom {
+    /// Returns the next random number.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

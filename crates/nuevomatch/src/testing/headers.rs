@@ -7,6 +7,7 @@ use crate::PriorityRule;
 pub(super) struct RandomWords(u64);
 
 impl RandomWords {
+    /// Returns a generator with this seed.
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -72,6 +72,7 @@ impl<const N: usize> TupleMerge<N> {
         best.map(|(priority, value)| BestMatch { priority, value })
     }
 
+    /// Adds a rule to the table with the most bits that fits, or to a new table.
     fn insert(&mut self, widths: &[u8; N], rule: &PriorityRule<N>) {
         let own = fixed_prefixes(widths, rule);
         let fits = |table: &MergedTable<N>| (0..N).all(|lane| table.tuple[lane] & !own[lane] == 0);
@@ -104,12 +105,14 @@ impl<const N: usize> MergedTable<N> {
         std::array::from_fn(|lane| key[lane] & self.tuple[lane])
     }
 
+    /// Returns the list with the masked key of `key`, or `None` if it is absent.
     #[inline]
     fn find(&self, hasher: &FixedState, key: &[u32; N]) -> Option<&MergedList<N>> {
         let masked = self.masked(key);
         self.lists.find(hasher.hash_one(masked), |list| list.key == masked)
     }
 
+    /// Adds a rule to the list of its masked key, in the order of ranks.
     fn insert(&mut self, hasher: &FixedState, rule: &PriorityRule<N>) {
         let key = self.masked(&rule.low);
         let hash = hasher.hash_one(key);

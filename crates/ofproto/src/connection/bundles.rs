@@ -83,6 +83,7 @@ pub(super) struct BundleFailure {
 }
 
 impl Bundles {
+    /// Returns bundles without messages, which share `quota` with other connections.
     pub(super) const fn new(quota: Arc<BundleQuota>) -> Self {
         Self { open: BTreeMap::new(), messages_count: 0, bytes: 0, quota }
     }

@@ -40,6 +40,7 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
+    /// Returns the messages that a new connection of this kind receives.
     pub(super) fn new(kind: ConnectionKind) -> Self {
         Self {
             kind,

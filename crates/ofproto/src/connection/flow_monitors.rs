@@ -67,6 +67,7 @@ pub(super) struct ActiveMonitor {
 }
 
 impl FlowMonitors {
+    /// Returns a store of no monitors. Pauses after `changes_max` waiting changes.
     pub(super) const fn new(changes_max: usize) -> Self {
         Self {
             by_id: BTreeMap::new(),

@@ -61,6 +61,7 @@ impl PacketInCounts {
 }
 
 impl Output {
+    /// Returns an empty output queue. `now` counts as the last progress.
     pub(super) const fn new(now: Time) -> Self {
         Self {
             messages: VecDeque::new(),

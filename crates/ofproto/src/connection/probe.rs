@@ -27,6 +27,7 @@ pub(super) enum ProbeAction {
 }
 
 impl Probe {
+    /// Returns a probe of a peer that last sent a byte at `now`.
     pub(super) const fn new(interval: Duration, now: Time) -> Self {
         Self { interval, since: now, is_probed: false }
     }

@@ -220,6 +220,7 @@ pub(super) enum FlowReplyForm {
 }
 
 impl FlowReply {
+    /// Returns a reply in which no rule is written yet. Rule ages count up to `now`.
     pub(super) fn new(
         xid: Xid,
         form: FlowReplyForm,

@@ -54,6 +54,7 @@ pub(super) enum UpdateStep {
 }
 
 impl ListingWriter {
+    /// Returns a writer of a reply in which no rule is written yet.
     pub(super) fn new(
         xid: Xid,
         rules: Vec<Arc<Rule>>,
@@ -93,6 +94,7 @@ impl ListingWriter {
 }
 
 impl UpdateWriter {
+    /// Returns a writer of the updates before the first change is written.
     pub(super) const fn new(recorded: RecordedChanges, codec: Codec) -> Self {
         Self { codec, recorded, next: 0, is_abbreviated: false, parts: None }
     }

@@ -18,6 +18,7 @@ impl BackOff {
     /// The longest delay (`max_backoff`).
     const MAX: Duration = Duration::from_secs(8);
 
+    /// Returns a back-off before the first attempt.
     pub(super) const fn new() -> Self {
         Self { last: Duration::ZERO }
     }

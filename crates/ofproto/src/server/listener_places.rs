@@ -82,6 +82,7 @@ pub(super) enum PeerPhase {
 }
 
 impl ListenerPlaces {
+    /// Returns a list of no connections.
     pub(super) const fn new(policy: IdlePolicy) -> Self {
         Self { policy, peers: Vec::new() }
     }

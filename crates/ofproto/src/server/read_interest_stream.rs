@@ -31,6 +31,7 @@ pub(super) struct ReadInterestStream {
 }
 
 impl ReadInterestStream {
+    /// Registers the stream for read readiness. Fails if the system refuses it.
     pub(super) fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         let stream = watch(stream.into_std()?, Interest::READABLE)?;
         Ok(Self { stream, write_interest: None })

@@ -113,6 +113,7 @@ fn has_wire_form(action: &Action) -> bool {
     }
 }
 
+/// Returns whether the 16-bit form of OpenFlow 1.0 can hold the port number.
 fn is_short(port: PortNo) -> bool {
     port.number() < 0xff00 || port.number() >= 0xffff_ff00
 }
@@ -122,6 +123,7 @@ fn is_packed(bits: Subfield) -> bool {
     bits.width <= 64 && is_short_field(bits.field)
 }
 
+/// Returns whether the first OXM number of a field has no experimenter id.
 fn is_short_field(field: FieldId) -> bool {
     field.info().oxms.first().is_some_and(|oxm| oxm.class.experimenter().is_none())
 }
@@ -148,14 +150,17 @@ fn bits(
     })
 }
 
+/// Returns whether a field has an OXM number, so that messages can name it.
 fn has_number(field: &FieldId) -> bool {
     !field.info().oxms.is_empty()
 }
 
+/// Returns whether messages can name a field and actions can write it.
 fn is_writable(field: &FieldId) -> bool {
     has_number(field) && field.info().access == Access::ReadWrite
 }
 
+/// Returns whether a field is writable and its number has no experimenter id.
 fn is_packed_target(field: &FieldId) -> bool {
     is_writable(field) && is_short_field(*field)
 }
@@ -198,6 +203,7 @@ fn any_list_only_action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Generates a `learn` action with up to three specs.
 fn any_learn() -> impl Strategy<Value = LearnAction> {
     let numbers = any::<(u16, u16, u16, u16, u16, u64)>();
     let flags = any::<(bool, bool)>();
@@ -224,6 +230,7 @@ fn any_learn() -> impl Strategy<Value = LearnAction> {
     )
 }
 
+/// Generates a spec of a `learn` action with equally wide source and target.
 fn any_spec() -> impl Strategy<Value = LearnSpec> {
     let targets = prop_oneof![
         bits(has_number, 1..=128).prop_map(LearnTarget::Match),
@@ -252,6 +259,7 @@ fn any_spec() -> impl Strategy<Value = LearnSpec> {
     prop_oneof![value, field]
 }
 
+/// Returns the width of a target in bits, 128 for an output.
 const fn width_of(target: &LearnTarget) -> u8 {
     match target {
         LearnTarget::Match(bits) | LearnTarget::Load(bits) => bits.width,
@@ -259,6 +267,7 @@ const fn width_of(target: &LearnTarget) -> u8 {
     }
 }
 
+/// Generates a choice of the fields that a hash includes.
 fn any_hash_fields() -> impl Strategy<Value = HashFields> {
     select(vec![
         HashFields::EthSrc,
@@ -271,6 +280,7 @@ fn any_hash_fields() -> impl Strategy<Value = HashFields> {
     ])
 }
 
+/// Generates a `multipath` action with a link number that fits its target.
 fn any_multipath() -> impl Strategy<Value = MultipathAction> {
     let algorithms = vec![
         MultipathAlgorithm::ModuloN,
@@ -292,6 +302,7 @@ fn any_multipath() -> impl Strategy<Value = MultipathAction> {
     )
 }
 
+/// Generates a `bundle` action with up to four members.
 fn any_bundle() -> impl Strategy<Value = BundleAction> {
     let algorithms = vec![BundleAlgorithm::ActiveBackup, BundleAlgorithm::HighestRandomWeight];
     let target = option::of(bits(is_packed_target, 16..=64));
@@ -307,6 +318,7 @@ fn any_bundle() -> impl Strategy<Value = BundleAction> {
     )
 }
 
+/// Generates a `ct` action. Only those that commit can write the mark.
 fn any_ct() -> impl Strategy<Value = CtAction> {
     let zone = prop_oneof![
         any::<u16>().prop_map(CtZone::Number),
@@ -334,6 +346,7 @@ fn any_ct() -> impl Strategy<Value = CtAction> {
     })
 }
 
+/// Generates a `nat` action, with a direction if `has_kind` is true.
 fn any_nat(has_kind: bool) -> impl Strategy<Value = NatAction> {
     let kinds = [NatKind::Source, NatKind::Destination].map(Some);
     let kind = if has_kind { select(kinds.to_vec()).boxed() } else { Just(None).boxed() };
@@ -360,6 +373,7 @@ fn any_nat(has_kind: bool) -> impl Strategy<Value = NatAction> {
     )
 }
 
+/// Generates a `sample` action with a probability above 0.
 fn any_sample() -> impl Strategy<Value = SampleAction> {
     let directions = vec![None, Some(SampleDirection::Ingress), Some(SampleDirection::Egress)];
     let port = option::of(short_port().prop_filter("a port", |port| *port != PortNo::ANY));

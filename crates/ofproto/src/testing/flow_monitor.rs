@@ -39,6 +39,7 @@ fn any_flags() -> impl Strategy<Value = FlowMonitorFlags> {
     })
 }
 
+/// Generates a request for a flow monitor.
 fn any_request() -> impl Strategy<Value = FlowMonitorRequest> {
     let table = prop_oneof![Just(TableSelector::All), any_table().prop_map(TableSelector::One)];
     (any::<u32>(), short_port(), any_flags(), table, any_match()).prop_map(
@@ -52,6 +53,7 @@ fn any_request() -> impl Strategy<Value = FlowMonitorRequest> {
     )
 }
 
+/// Generates a full or abbreviated flow update.
 fn any_update() -> impl Strategy<Value = FlowUpdate> {
     let reasons = [
         RemovedReason::IdleTimeout,

@@ -98,6 +98,7 @@ pub fn any_nicira_group_mod() -> impl Strategy<Value = GroupMod> {
     })
 }
 
+/// Generates a bucket selection: default, hash of the datapath, or fields.
 fn any_selection() -> impl Strategy<Value = Selection> {
     let field = select(vec![FieldId::EthDst, FieldId::Ipv4Src, FieldId::Ipv6Src, FieldId::TcpDst]);
     let fields = btree_map(field, any::<u128>(), 0..4).prop_map(|fields| {
@@ -118,10 +119,12 @@ pub(super) fn any_group() -> impl Strategy<Value = GroupId> {
     (0..GroupId::ALL.number()).prop_map(GroupId::new)
 }
 
+/// Generates one of the four group types.
 fn any_kind() -> impl Strategy<Value = GroupKind> {
     select(vec![GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover])
 }
 
+/// Generates up to three buckets with ids from 0 up.
 fn any_buckets() -> impl Strategy<Value = Box<[Bucket]>> {
     let watch_port =
         prop_oneof![Just(PortNo::ANY), Just(PortNo::LOCAL), (1..99_u32).prop_map(PortNo::new)];
@@ -160,6 +163,7 @@ pub(super) fn any_meter() -> impl Strategy<Value = MeterId> {
     (0..MeterId::ALL.number()).prop_map(MeterId::new)
 }
 
+/// Generates a meter with up to three bands.
 fn any_config() -> impl Strategy<Value = MeterConfig> {
     let kind = prop_oneof![
         Just(MeterBandKind::Drop),
@@ -176,6 +180,7 @@ fn any_config() -> impl Strategy<Value = MeterConfig> {
     })
 }
 
+/// Generates counts of packets and bytes.
 fn any_totals() -> impl Strategy<Value = PacketTotals> {
     any::<(u64, u64)>().prop_map(|(packets, bytes)| PacketTotals { packets, bytes })
 }

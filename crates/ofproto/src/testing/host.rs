@@ -185,6 +185,7 @@ impl MemoryHost {
         self.packets.lock().unwrap_or_else(PoisonError::into_inner).push(packet);
     }
 
+    /// Returns a copy of all ports of the bridge.
     fn port_infos(&self) -> Vec<PortInfo> {
         let ports = self.pipeline.ports(BRIDGE);
         ports.iter().flat_map(|ports| ports.iter()).map(|port| (**port).clone()).collect()

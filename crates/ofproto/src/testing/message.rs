@@ -40,6 +40,7 @@ pub fn any_message() -> impl Strategy<Value = Message> {
     ]
 }
 
+/// Generates a message about the connection: hello, error, echo, role, settings.
 fn any_session_message() -> impl Strategy<Value = Message> {
     let payload = || vec(any::<u8>(), 0..64);
     let hello = (any::<u8>(), option::of(any::<u32>()))
@@ -85,6 +86,7 @@ fn any_session_message() -> impl Strategy<Value = Message> {
     ]
 }
 
+/// Generates a features reply of a switch.
 fn any_features() -> impl Strategy<Value = Features> {
     (any::<u64>(), any::<u32>(), any::<u8>(), any::<u8>(), any::<u32>()).prop_map(
         |(datapath_id, buffers_count, tables_count, auxiliary_id, capabilities)| Features {
@@ -97,6 +99,7 @@ fn any_features() -> impl Strategy<Value = Features> {
     )
 }
 
+/// Generates the masks of asynchronous messages for masters and slaves.
 fn any_async() -> impl Strategy<Value = AsyncConfig> {
     let masks = |[packet_in, port_status, flow_removed]: [u32; 3]| AsyncMasks {
         packet_in,
@@ -107,6 +110,7 @@ fn any_async() -> impl Strategy<Value = AsyncConfig> {
         .prop_map(move |(master, slave)| AsyncConfig { master: masks(master), slave: masks(slave) })
 }
 
+/// Generates a packet-in, packet-out or resume message.
 fn any_packet_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_packet_in().prop_map(Message::PacketIn),
@@ -117,6 +121,7 @@ fn any_packet_message() -> impl Strategy<Value = Message> {
     ]
 }
 
+/// Generates a packet-in with its whole frame, and without user data.
 fn any_packet_in() -> impl Strategy<Value = PacketIn> {
     let reasons = vec![PacketInReason::NoMatch, PacketInReason::Action, PacketInReason::InvalidTtl];
     let packet = (select(reasons), any_table(), any::<u64>(), any_match(), vec(any::<u8>(), 0..99));
@@ -132,6 +137,7 @@ fn any_packet_in() -> impl Strategy<Value = PacketIn> {
     })
 }
 
+/// Generates a packet-in with user data, and often a frame that was cut.
 fn any_packet_in2() -> impl Strategy<Value = PacketIn> {
     let few = || vec(any::<u8>(), 0..9);
     let packet = (any_packet_in(), few(), few(), 0..100_u32);
@@ -141,6 +147,7 @@ fn any_packet_in2() -> impl Strategy<Value = PacketIn> {
     })
 }
 
+/// Generates a packet-out from a usual or reserved ingress port.
 fn any_packet_out() -> impl Strategy<Value = PacketOut> {
     let in_port = prop_oneof![
         (0..=PortNo::MAX.number()).prop_map(PortNo::new),
@@ -150,6 +157,7 @@ fn any_packet_out() -> impl Strategy<Value = PacketOut> {
         .prop_map(|(in_port, actions, data)| PacketOut { in_port, actions, data })
 }
 
+/// Generates a request to change the switch, or a notice of a change.
 fn any_change() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_bundlable(),
@@ -193,6 +201,7 @@ const BUNDLE_COMMANDS: &[BundleCommand] = &[
 const PORT_REASONS: &[PortStatusReason] =
     &[PortStatusReason::Add, PortStatusReason::Delete, PortStatusReason::Modify];
 
+/// Generates the `atomic` and `ordered` flags of a bundle.
 fn any_bundle_flags() -> impl Strategy<Value = BundleFlags> {
     any::<(bool, bool)>().prop_map(|(atomic, ordered)| BundleFlags { atomic, ordered })
 }
@@ -247,6 +256,7 @@ pub fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
     )
 }
 
+/// Generates the flags of a rule, never with `modify_or_add`.
 fn any_flags() -> impl Strategy<Value = FlowFlags> {
     any::<[bool; 5]>().prop_map(|bits| {
         let [send_flow_removed, check_overlap, reset_counts, no_packet_counts, no_byte_counts] =
@@ -262,15 +272,18 @@ fn any_flags() -> impl Strategy<Value = FlowFlags> {
     })
 }
 
+/// Generates a timeout of whole seconds that fits 16 bits.
 fn any_timeout() -> impl Strategy<Value = Duration> {
     any::<u16>().prop_map(|seconds| Duration::from_secs(seconds.into()))
 }
 
+/// Generates an age of seconds and nanoseconds as in OpenFlow.
 pub(super) fn any_duration() -> impl Strategy<Value = Duration> {
     (any::<u32>(), 0..1_000_000_000_u32)
         .prop_map(|(seconds, nanoseconds)| Duration::new(seconds.into(), nanoseconds))
 }
 
+/// Generates a flow-removed message.
 fn any_flow_removed() -> impl Strategy<Value = FlowRemoved> {
     let reasons = vec![
         RemovedReason::IdleTimeout,
@@ -299,6 +312,7 @@ fn any_flow_removed() -> impl Strategy<Value = FlowRemoved> {
     )
 }
 
+/// Generates port settings, never with `no_flood`.
 fn any_config() -> impl Strategy<Value = PortConfig> {
     any::<[bool; 4]>().prop_map(|[port_down, no_recv, no_fwd, no_packet_in]| PortConfig {
         port_down,
@@ -309,6 +323,7 @@ fn any_config() -> impl Strategy<Value = PortConfig> {
     })
 }
 
+/// Generates the description of a port.
 fn any_port() -> impl Strategy<Value = PortDescription> {
     let link = any::<[u32; 6]>().prop_map(
         |[current, advertised, supported, peer, speed_kbps, speed_max_kbps]| LinkFeatures {
@@ -334,6 +349,7 @@ fn any_port() -> impl Strategy<Value = PortDescription> {
     )
 }
 
+/// Generates a request to change the settings of a port.
 fn any_port_mod() -> impl Strategy<Value = PortMod> {
     (any::<u32>(), any::<[u8; 6]>(), any_config(), any_config(), any::<u32>()).prop_map(
         |(port, mac, config, mask, advertise)| PortMod {
@@ -346,6 +362,7 @@ fn any_port_mod() -> impl Strategy<Value = PortMod> {
     )
 }
 
+/// Generates a filter of rules by table, match, cookie, port and group.
 fn any_filter() -> impl Strategy<Value = RuleFilter> {
     let table = prop_oneof![Just(TableSelector::All), any_table().prop_map(TableSelector::One)];
     (table, any_match(), short_port(), any::<(u64, u64, u32)>()).prop_map(
@@ -360,6 +377,7 @@ fn any_filter() -> impl Strategy<Value = RuleFilter> {
     )
 }
 
+/// Generates a request for statistics or descriptions.
 fn any_multipart_request() -> impl Strategy<Value = Message> {
     let meter = || option::of(any_meter());
     let queue = (any::<u32>(), option::of(0..u32::MAX)).prop_map(|(port, queue)| {
@@ -387,6 +405,7 @@ fn any_multipart_request() -> impl Strategy<Value = Message> {
     request.prop_map(Message::MultipartRequest)
 }
 
+/// Generates one part of a reply with statistics or descriptions.
 fn any_multipart_reply() -> impl Strategy<Value = Message> {
     let text = || "[ -~]{0,40}";
     let description = (text(), text(), text(), "[0-9]{0,31}", text()).prop_map(
@@ -425,6 +444,7 @@ fn any_multipart_reply() -> impl Strategy<Value = Message> {
     (any::<bool>(), reply).prop_map(|(more, reply)| Message::MultipartReply { more, reply })
 }
 
+/// Generates the counters of a queue.
 fn any_queue_statistics() -> impl Strategy<Value = QueueStatistics> {
     let counts = any::<(u64, u64, u64)>();
     (any::<(u32, u32)>(), counts, any_duration()).prop_map(|((port, queue), counts, duration)| {
@@ -434,6 +454,7 @@ fn any_queue_statistics() -> impl Strategy<Value = QueueStatistics> {
     })
 }
 
+/// Generates the queues of a port; a rate of `None` is not set.
 fn any_queue_config() -> impl Strategy<Value = QueueConfig> {
     let rate = || option::of(0..=1000_u16);
     let queue =
@@ -445,6 +466,7 @@ fn any_queue_config() -> impl Strategy<Value = QueueConfig> {
         .prop_map(|(port, queues)| QueueConfig { port: PortNo::new(port), queues })
 }
 
+/// Generates the entry of a rule in a flow statistics reply.
 pub(super) fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
     let times = (any_duration(), any_timeout(), any_timeout());
     let words = any::<(u64, u64, u64, u16)>();
@@ -472,6 +494,7 @@ pub(super) fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
     )
 }
 
+/// Returns whether an action or its nested actions write a transport port.
 fn writes_port(action: &Action) -> bool {
     match action {
         Action::Clone(nested) => nested.iter().any(writes_port),

@@ -17,6 +17,7 @@ impl From<MessageLengthError> for ErrorCode {
 }
 
 impl<'a> ByteReader<'a> {
+    /// Returns a reader at the first byte of `bytes`.
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -26,10 +27,12 @@ impl<'a> ByteReader<'a> {
         self.0
     }
 
+    /// Returns whether all bytes were read.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns the number of bytes that were not read yet.
     pub(crate) const fn len(&self) -> usize {
         self.0.len()
     }
@@ -53,18 +56,22 @@ impl<'a> ByteReader<'a> {
         self.bytes(count).map(|_| ())
     }
 
+    /// Reads one byte. Fails at the end of the message.
     pub(crate) fn u8(&mut self) -> Result<u8, MessageLengthError> {
         self.array().map(u8::from_be_bytes)
     }
 
+    /// Reads two bytes, the high one first. Fails if the message is too short.
     pub(crate) fn u16(&mut self) -> Result<u16, MessageLengthError> {
         self.array().map(u16::from_be_bytes)
     }
 
+    /// Reads four bytes, the highest first. Fails if the message is too short.
     pub(crate) fn u32(&mut self) -> Result<u32, MessageLengthError> {
         self.array().map(u32::from_be_bytes)
     }
 
+    /// Reads eight bytes, the highest first. Fails if the message is too short.
     pub(crate) fn u64(&mut self) -> Result<u64, MessageLengthError> {
         self.array().map(u64::from_be_bytes)
     }

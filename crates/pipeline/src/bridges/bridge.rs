@@ -96,6 +96,7 @@ impl PortTableParts {
 }
 
 impl VersionedBridge {
+    /// Returns a bridge without settings, ports and rules.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -335,6 +336,7 @@ impl VersionedBridge {
         }
     }
 
+    /// Returns the lookups, hits and number of rules of every table.
     pub(crate) fn table_stats(&self) -> Vec<TableTotals> {
         let rules_count = |id| self.table(id).map_or(0, RuleTable::rules_count);
         let totals = |(id, stats): (TableId, &TableStats)| stats.totals(id, rules_count(id));

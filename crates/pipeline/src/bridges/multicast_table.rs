@@ -407,6 +407,7 @@ impl MulticastTable {
         self.entries.reclaim(oldest, left)
     }
 
+    /// Returns whether no multicast group is stored.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -21,6 +21,7 @@ pub struct OutputCounter {
 pub struct OutputHit(pub(crate) Arc<OutputCounter>);
 
 impl OutputCounter {
+    /// Returns a counter at zero for the mirror or bond bucket `name`.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), count: PacketCount::default() }
     }

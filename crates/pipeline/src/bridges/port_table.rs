@@ -183,6 +183,7 @@ impl PortTable {
         }
     }
 
+    /// Returns all ports of the bridge.
     pub(crate) const fn ports(&self) -> &Arc<[Arc<PortInfo>]> {
         &self.ports
     }

@@ -183,6 +183,7 @@ impl Continuation {
         key
     }
 
+    /// Returns the stored state of the translation that the packet resumes.
     pub(crate) const fn frozen(&self) -> &FrozenState {
         &self.frozen
     }
@@ -206,6 +207,7 @@ impl std::fmt::Debug for Continuation {
 }
 
 impl Continuations {
+    /// Returns an empty store that hashes its entries with `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self { hasher: foldhash::fast::FixedState::with_seed(seed), interned: Mutex::default() }
     }

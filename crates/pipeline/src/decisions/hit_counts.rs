@@ -73,6 +73,7 @@ const PROBES: usize = 4;
 const _: () = assert!(size_of::<HitCount>() <= 64, "a hit touches one cache line");
 
 impl HitCounts {
+    /// Returns empty counts with the smallest number of hash slots.
     pub(crate) fn new() -> Self {
         let mut own = Self {
             slots: Vec::new(),

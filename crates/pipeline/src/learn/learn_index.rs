@@ -45,6 +45,7 @@ pub(crate) struct LearnIndex {
 }
 
 impl LearnIndex {
+    /// Returns an index without `learn` actions.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             hashing: FixedState::with_seed(seed),

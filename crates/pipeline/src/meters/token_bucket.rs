@@ -60,6 +60,7 @@ impl TokenBucket {
         Self::new(rate, u128::from(burst) * u128::from(TICKS_PER_SECOND / rate), now)
     }
 
+    /// Returns a full bucket: `rate` tokens per second, `burst` ticks to fill it.
     fn new(rate: u64, burst: u128, now: Time) -> Self {
         // A burst above `BURST_MAX` counts as `BURST_MAX`.
         let burst = u64::try_from(burst).unwrap_or(u64::MAX).min(BURST_MAX);

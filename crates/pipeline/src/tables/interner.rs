@@ -25,6 +25,7 @@ pub(crate) struct Interner {
 const LIMIT_MIN: usize = 1024;
 
 impl Interner {
+    /// Returns an interner without masks and instructions.
     pub(crate) fn new(seed: u64) -> Self {
         let hashing = FixedState::with_seed(seed);
         let (masks, instructions) =

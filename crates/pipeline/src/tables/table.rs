@@ -41,6 +41,7 @@ pub(crate) struct RuleTable {
 }
 
 impl RuleTable {
+    /// Returns a table without rules and without a learned index.
     pub(crate) fn new(seed: u64) -> Self {
         let empty = || TableClassifier::new(seed);
         Self { rules: empty(), clauses: empty(), rules_count: 0, learned: LearnedTable::default() }
@@ -205,6 +206,7 @@ impl RuleTable {
         learned.max(rules + clauses)
     }
 
+    /// Returns whether the table has neither rules nor clauses of conjunctions.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.clauses.is_empty()
     }

@@ -50,6 +50,7 @@ pub fn bridge_with_rules(id: BridgeId, lines: &[&str]) -> Vec<Op> {
     vec![Op::SetPorts(id, ports), Op::Modify(id, mods)]
 }
 
+/// Parses the text of a rule or group to add. Panics if the text is wrong.
 #[expect(clippy::expect_used, reason = "rules and groups of tests are legal")]
 fn addition(line: &str) -> Modification {
     if line.starts_with("group_id") {

@@ -56,6 +56,7 @@ enum RemainingActions {
 }
 
 impl<'p> Execution<'p> {
+    /// Returns an execution of no actions. `tables` are a pipeline and a version.
     pub(super) fn new(
         tables: Option<(&'p Pipeline, usize)>,
         ingress: Option<DatapathPort>,

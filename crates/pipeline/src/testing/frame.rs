@@ -50,6 +50,7 @@ pub fn visible(key: &FlowKey) -> FlowKey {
     key
 }
 
+/// Returns whether the Ethernet type is one of the two of MPLS.
 const fn is_mpls(ether_type: u16) -> bool {
     matches!(ether_type, 0x8847 | 0x8848)
 }
@@ -69,6 +70,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    /// Returns the frame that a test key with its extra words describes.
     pub(super) fn of(key: &FlowKey) -> Self {
         let (mut link, mut payload) = (Box::<FlowKey>::default(), Box::<FlowKey>::default());
         link.words_mut()[LINK].copy_from_slice(&key.words()[LINK]);
@@ -109,14 +111,17 @@ impl Frame {
         key
     }
 
+    /// Returns the length of the frame with its tags and labels, in bytes.
     pub(super) fn len(&self) -> usize {
         usize::try_from(self.length + self.shims()).unwrap_or(0)
     }
 
+    /// Returns the Ethernet type before the labels.
     pub(super) fn ether_type(&self) -> u16 {
         self.link.eth_type()
     }
 
+    /// Writes the Ethernet type before the labels.
     pub(super) fn set_ether_type(&mut self, ether_type: u16) {
         self.link.set_field(FieldId::EthType, ether_type.into());
     }

@@ -66,6 +66,7 @@ pub fn network() -> impl Strategy<Value = Vec<Op>> {
     )
 }
 
+/// Generates two bridges with ports, groups, rules and table-miss rules.
 fn plain_network() -> impl Strategy<Value = Vec<Op>> {
     let built = |id| {
         let families = vec(conjunction::family(), 0..2);
@@ -466,6 +467,7 @@ fn controller() -> impl Strategy<Value = ControllerAction> {
     })
 }
 
+/// Generates a `set_field` action with a full or partial mask.
 fn set_field() -> impl Strategy<Value = Action> {
     let part = prop_oneof![4 => Just(u128::MAX), 1 => Just(0x10ff), 1 => Just(0x0f0f)];
     (select(WRITTEN), any::<Index>(), part).prop_map(|((field, values), index, part)| {
@@ -482,6 +484,7 @@ fn load() -> impl Strategy<Value = Action> {
     })
 }
 
+/// Generates a `move` action between two subfields of the same width.
 fn move_bits() -> impl Strategy<Value = Action> {
     (subfield(), subfield()).prop_map(|(source, target)| {
         let width = source.width.min(target.width);
@@ -500,6 +503,7 @@ fn subfield() -> impl Strategy<Value = Subfield> {
     })
 }
 
+/// Generates an output port: 1 to 6, a reserved port, or 77, which is absent.
 fn any_port() -> impl Strategy<Value = PortNo> {
     let reserved = vec![
         PortNo::IN_PORT,

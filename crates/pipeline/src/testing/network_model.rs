@@ -169,6 +169,7 @@ impl NetworkModel {
         Ok(tables.check(&Instructions { apply: actions.into(), ..Instructions::default() })?)
     }
 
+    /// Changes the settings of a port. Fails if the bridge or the port is unknown.
     fn set_port(
         &mut self,
         id: BridgeId,
@@ -488,10 +489,12 @@ fn is_selected(rule: &Rule, request: &FlowMod) -> bool {
     by_match && by_table && by_port && by_group && has_cookie(rule.cookie, request)
 }
 
+/// Returns whether the masked bits of a cookie are those that the request names.
 fn has_cookie(cookie: Cookie, request: &FlowMod) -> bool {
     cookie.number() & request.cookie_mask == request.cookie.number() & request.cookie_mask
 }
 
+/// Fails unless the `goto` of a request leads to a later table than `table`.
 fn leads_up(request: &FlowMod, table: TableId) -> Result<(), FlowModError> {
     match request.instructions.goto {
         Some(target) if target.number() <= table.number() => {

@@ -129,6 +129,7 @@ enum Method {
 }
 
 impl<'a> GroupDraft<'a> {
+    /// Returns the draft of a group before its first item is read.
     const fn new(scope: Scope<'a>) -> Self {
         let (method, basis, fields) = (None, None, None);
         Self { group: None, kind: None, method, basis, fields, buckets: Vec::new(), scope }
@@ -239,6 +240,7 @@ struct BucketDraft<'a> {
 }
 
 impl<'a> BucketDraft<'a> {
+    /// Returns the draft of a bucket before its first item is read.
     const fn new(at: TextSlice<'a>, actions: List<'a>) -> Self {
         let (watch_port, watch_group) = (PortNo::ANY, None);
         Self { at, id: None, weight: None, watch_port, watch_group, has_actions: false, actions }

@@ -34,10 +34,12 @@ impl<'a> TextSlice<'a> {
         Self { text, start: 0 }
     }
 
+    /// Returns the characters of the slice.
     pub(super) const fn text(self) -> &'a str {
         self.text
     }
 
+    /// Returns whether the slice has no characters.
     pub(super) const fn is_empty(self) -> bool {
         self.text.is_empty()
     }

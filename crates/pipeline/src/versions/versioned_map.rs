@@ -34,6 +34,7 @@ pub(crate) struct MapPage<K, T> {
 }
 
 impl<K: Copy + Ord, T> VersionedMap<K, T> {
+    /// Returns a map without values and without retired versions.
     pub(crate) const fn new() -> Self {
         Self { values: BTreeMap::new(), count: 0, retired: BTreeSet::new() }
     }

@@ -88,6 +88,7 @@ pub(super) struct FoundLink {
 }
 
 impl FoundLink {
+    /// Returns the found row of a query, with its slot and visit number.
     pub(super) const fn new(delta_query: &DeltaQuery, row: &LinkRow) -> Self {
         let DeltaQuery { position, test, .. } = *delta_query;
         Self { position, test, slot: row.2, slot_generation: row.3, visit: row.4 }

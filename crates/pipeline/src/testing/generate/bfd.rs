@@ -33,6 +33,7 @@ pub(super) fn few_with_bfd(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<Po
     prop_oneof![6 => Just(ports.clone()), 1 => with_bfd(ports)]
 }
 
+/// Adds BFD sessions to some of the ports, up or down.
 fn with_bfd(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<PortInfo>> {
     let session = (option::weighted(0.3, Just(ADDRESS)), prop::bool::weighted(0.7))
         .prop_map(|(destination, is_forwarding)| PortBfd { destination, is_forwarding });

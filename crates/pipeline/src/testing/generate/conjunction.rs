@@ -82,11 +82,13 @@ fn conjunction(counts: std::ops::Range<u8>) -> impl Strategy<Value = Action> {
     })
 }
 
+/// Returns the request with the `conjunction` actions as its only instructions.
 fn clause_of(request: FlowMod, clauses: Vec<Action>) -> FlowMod {
     let instructions = Instructions { apply: clauses.into(), ..Instructions::default() };
     FlowMod { instructions, ..request }
 }
 
+/// Returns the request with a match on `conj_id` in addition to its fields.
 fn rule_of_conjunction(request: FlowMod, id: u32) -> FlowMod {
     let mut key = request.matching.key();
     let mut mask = FlowMask::from(request.matching.mask());

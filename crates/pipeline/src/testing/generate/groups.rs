@@ -246,6 +246,7 @@ fn meter_mod(command: MeterCommand, id: u32) -> impl Strategy<Value = MeterMod> 
     })
 }
 
+/// Generates a choice of the fields that a hash includes.
 fn hash_fields() -> impl Strategy<Value = HashFields> {
     select(vec![
         HashFields::EthSrc,

@@ -45,6 +45,7 @@ fn field(field: FieldId) -> LearnSource {
     LearnSource::Field(Subfield::whole(field))
 }
 
+/// Generates a match spec of a `learn` action, from a field or a constant.
 fn match_spec() -> impl Strategy<Value = LearnSpec> {
     let same = select(vec![
         FieldId::EthSrc,

@@ -27,6 +27,7 @@ impl Tables {
         }
     }
 
+    /// Applies a group-mod. Rules that use a deleted group are deleted too.
     pub(super) fn change_group(&mut self, request: &GroupMod) -> Result<(), GroupModError> {
         let Some(id) = request.group else {
             self.groups.clear();
@@ -102,6 +103,7 @@ impl Tables {
         Ok(GroupMod { buckets: buckets.into(), ..old.clone() })
     }
 
+    /// Applies a meter-mod. Rules that use a deleted meter are deleted too.
     pub(super) fn change_meter(&mut self, request: &MeterMod) -> Result<(), MeterModError> {
         let Some(id) = request.meter else {
             self.meters.clear();
@@ -138,6 +140,7 @@ fn leads_to(groups: &BTreeMap<GroupId, GroupMod>, from: &GroupMod, to: GroupId) 
     })
 }
 
+/// Fails if the type of a group forbids the weights or watches of its buckets.
 fn is_legal(request: &GroupMod) -> Result<(), &'static str> {
     let watches =
         |bucket: &Bucket| bucket.watch_port != PortNo::ANY || bucket.watch_group.is_some();

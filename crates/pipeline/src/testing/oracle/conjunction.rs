@@ -93,10 +93,12 @@ impl NetworkModel {
     }
 }
 
+/// Returns the number of conjunctions, at most `u16::MAX`.
 fn count_tried(passed: &[Conjunction]) -> u16 {
     u16::try_from(passed.len()).unwrap_or(u16::MAX)
 }
 
+/// Returns the key with `conj_id` set to `id`.
 fn with_conj_id(key: &FlowKey, id: u32) -> FlowKey {
     let mut key = key.clone();
     key.set_field(FieldId::ConjId, u128::from(id));

@@ -49,10 +49,12 @@ impl Walker<'_> {
         if is_over { Ok(()) } else { result }
     }
 
+    /// Returns the group of the current bridge, or `None` if there is none.
     fn find_group(&self, id: GroupId) -> Option<GroupMod> {
         self.model.bridges[&self.id()].groups.get(&id).cloned()
     }
 
+    /// Returns whether the port or group that the bucket watches is live.
     fn is_live(&self, bucket: &Bucket) -> bool {
         let group_is_live = |id| {
             let watched = self.find_group(id);
@@ -64,6 +66,7 @@ impl Walker<'_> {
         }
     }
 
+    /// Returns whether the bridge has the port and it can carry packets.
     fn is_up(&self, port: PortNo) -> bool {
         self.port(port).is_some_and(|port| self.is_usable(port))
     }

@@ -61,6 +61,7 @@ impl Packet {
         self.key().field(field)
     }
 
+    /// Returns the values of two fields in ascending order.
     fn sorted_values(&self, fields: [FieldId; 2]) -> Vec<u128> {
         let mut values = fields.map(|field| self.value(field));
         values.sort_unstable();

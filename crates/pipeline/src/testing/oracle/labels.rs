@@ -52,6 +52,7 @@ impl Walker<'_> {
         Ok(true)
     }
 
+    /// Copies a TTL, and parses the packet again if the copy leaves the labels.
     fn copy_ttl(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
         if self.packet.copy_ttl(copy) {
             return Ok(());
@@ -74,6 +75,7 @@ impl Walker<'_> {
     }
 }
 
+/// Returns the error for a fourth MPLS label unless `is_within` is true.
 const fn check_label_limit(is_within: bool) -> Result<(), TraversalError> {
     if is_within { Ok(()) } else { Err(TraversalError::TooManyMplsLabels(3)) }
 }

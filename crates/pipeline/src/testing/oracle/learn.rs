@@ -136,6 +136,7 @@ impl Walker<'_> {
         }
     }
 
+    /// Records that a TCP FIN or RST lowers the timeouts of the rule, in seconds.
     pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
         let Some(rule) = self.rule.as_ref().map(|rule| rule.id) else { return };
         let flags = self.packet.key.field(FieldId::TcpFlags);

@@ -137,6 +137,7 @@ impl Walker<'_> {
         Ok(())
     }
 
+    /// Sends the packet to all ports of a mirror, cut to its snapshot length.
     fn send_copies(
         &mut self,
         mirror: &Mirror,

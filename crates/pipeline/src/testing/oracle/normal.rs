@@ -247,6 +247,7 @@ pub(super) fn carries_below(port: &PortInfo, id: u16) -> bool {
     }
 }
 
+/// Returns whether a port sends packets of a VLAN without their outer tag.
 fn removes_tag(port: &PortInfo, vlan: u16) -> bool {
     match port.vlans.mode {
         VlanMode::Access(_) | VlanMode::Dot1qTunnel(_) => true,

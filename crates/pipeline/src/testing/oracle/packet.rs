@@ -30,6 +30,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
+    /// Returns the packet of a test key, with its VLAN tags as a list.
     pub(super) fn new(key: &FlowKey) -> Self {
         let frame = Frame::of(key);
         let mut key = visible(key);
@@ -134,6 +135,7 @@ impl Packet {
         }
     }
 
+    /// Returns whether the Ethernet type is one of the two of MPLS.
     pub(super) fn is_mpls(&self) -> bool {
         matches!(self.key.eth_type(), 0x8847 | 0x8848)
     }
@@ -196,6 +198,7 @@ impl Packet {
         self.frame.copy_ttl(copy);
     }
 
+    /// Returns the first label entry of a packet without labels, in network format.
     fn first_label(&self) -> u32 {
         let small = |field| u32::try_from(self.key.field(field)).unwrap_or_default();
         let label = if self.key.eth_type() == 0x86dd { 2 << 12 } else { 0 };
@@ -214,6 +217,7 @@ impl Packet {
         self.show_labels();
     }
 
+    /// Copies the MPLS labels of the frame to the parsed fields.
     fn show_labels(&mut self) {
         let (first, third) = (usize::from(word::MPLS), usize::from(word::MPLS_PBB));
         let shown = self.frame.view();
@@ -221,6 +225,7 @@ impl Packet {
         self.key.words_mut()[third] = shown.words()[third];
     }
 
+    /// Writes the masked bits of a field to the parsed fields and to the frame.
     fn set_field(&mut self, field: FieldId, value: u128, mask: u128) {
         self.key.set_field_masked(field, value, mask);
         let (mut written, mut bits) = (FlowKey::ZERO, FlowKey::ZERO);

@@ -62,6 +62,7 @@ impl Walker<'_> {
         self.punt_with(cookie, reason, controller_id, max_len, userdata);
     }
 
+    /// Records a packet-in for a controller, unless its reason is suppressed.
     #[inline(never)]
     fn punt_with(
         &mut self,

@@ -77,6 +77,7 @@ const CUTS_MAX: u8 = 6;
 const COPY_DEPTH_MAX: u16 = 64;
 
 impl PacketPasses {
+    /// Returns one pass of a frame of `length` bytes.
     pub(super) fn new(length: usize, parsed_max: usize) -> Self {
         Self {
             all: vec![PacketPass { length, ..PacketPass::default() }],
@@ -185,23 +186,28 @@ impl PacketPasses {
         TraversalError::TooManyRecirculations(CUTS_MAX)
     }
 
+    /// Sets the length of the frame at the start of the current pass, in bytes.
     pub(super) fn set_length(&mut self, length: usize) {
         self.current_pass().length = length;
     }
 
+    /// Records a table lookup. `rule` is `None` for a table miss.
     pub(super) fn note_visit(&mut self, place: (BridgeId, TableId), rule: Option<RuleId>) {
         let pass = self.current_pass();
         pass.visited.push(Visited { place, rule, length: pass.length });
     }
 
+    /// Records the bucket of a group, or `None` if the group runs all buckets.
     pub(super) fn note_choice(&mut self, bridge: BridgeId, group: GroupId, bucket: Option<usize>) {
         self.current_pass().groups.push((bridge, group, bucket));
     }
 
+    /// Records that a mirror copies the packet in the current pass.
     pub(super) fn note_mirror(&mut self, mirror: &str) {
         self.current_pass().mirrored.push(mirror.to_owned());
     }
 
+    /// Records an effect of learning once for the current pass.
     pub(super) fn add_learned(&mut self, learned: LearnEffect) {
         let pass = self.current_pass();
         if !pass.learned.contains(&learned) {
@@ -209,6 +215,7 @@ impl PacketPasses {
         }
     }
 
+    /// Returns whether an effect of learning in the current pass fulfils `is`.
     pub(super) fn has_learned(&mut self, is: impl Fn(&LearnEffect) -> bool) -> bool {
         self.current_pass().learned.iter().any(is)
     }
@@ -221,6 +228,7 @@ impl PacketPasses {
         }
     }
 
+    /// Records that the packet was metered in the current pass.
     pub(super) fn note_meter(&mut self) {
         self.current_pass().was_metered = true;
     }

@@ -63,6 +63,7 @@ impl NetworkModel {
     }
 }
 
+/// Returns the error of a packet on a bridge that does not exist.
 const fn no_bridge() -> TraversalError {
     TraversalError::NoSuchPort
 }
@@ -101,6 +102,7 @@ pub(super) struct Role {
 }
 
 impl<'w> Walker<'w> {
+    /// Returns a walk that starts at table 0 of the bridge in the key.
     fn new(model: &'w NetworkModel, key: &FlowKey) -> Self {
         let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
         Self {
@@ -244,6 +246,7 @@ impl<'w> Walker<'w> {
         Ok(rule)
     }
 
+    /// Returns the rule that matches, or `None`. Fails after 4096 lookups.
     #[inline(never)] // Inlined keys would fill the stack of this recursion.
     fn find_rule(
         &mut self,
@@ -270,6 +273,7 @@ impl<'w> Walker<'w> {
         Ok(rule.cloned())
     }
 
+    /// Runs the instructions of a rule, and continues in the table of its `goto`.
     fn run_rule(&mut self, rule: &Rule) -> Result<(), TraversalError> {
         let instructions = &rule.instructions;
         if let Some(meter) = instructions.meter {
@@ -307,6 +311,7 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
+    /// Runs the action set in the order of the standard, and empties it.
     fn run_set(&mut self) -> Result<(), TraversalError> {
         let set = std::mem::take(&mut self.set);
         let in_set = std::mem::replace(&mut self.role.in_set, true);
@@ -510,6 +515,7 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
+    /// Sends the packet to a port, if the port exists and may send.
     pub(super) fn send(
         &mut self,
         number: PortNo,

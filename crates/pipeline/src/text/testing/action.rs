@@ -161,6 +161,7 @@ fn resubmit() -> impl Strategy<Value = Action> {
         .prop_map(|(port, table)| Action::Resubmit { port, table: table.flatten() })
 }
 
+/// Generates a write of a field with a mask that is not empty.
 fn set_field() -> impl Strategy<Value = Action> {
     let field = select(FieldId::all().filter(is_writable).collect::<Vec<_>>());
     let value = field.prop_flat_map(|field| (Just(field), shunt_flow::testing::field_bits(field)));
@@ -181,6 +182,7 @@ fn load() -> impl Strategy<Value = Action> {
     })
 }
 
+/// Generates a `move` action between two subfields of the same width.
 fn move_action() -> impl Strategy<Value = Action> {
     let ends = (readable(128), bits(is_writable, 128));
     ends.prop_filter_map("source and target have the same width", |(source, target)| {

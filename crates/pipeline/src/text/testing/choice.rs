@@ -12,6 +12,7 @@ use crate::action::{
     Subfield,
 };
 
+/// Generates a choice of the fields that a hash includes.
 fn hash_fields() -> impl Strategy<Value = HashFields> {
     select(vec![
         HashFields::EthSrc,

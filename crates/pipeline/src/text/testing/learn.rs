@@ -78,6 +78,7 @@ fn spec() -> impl Strategy<Value = LearnSpec> {
     prop_oneof![same, other, matched, load, value, output]
 }
 
+/// Returns a spec that matches the bits of `target` with `source`.
 const fn match_spec(target: Subfield, source: LearnSource) -> LearnSpec {
     LearnSpec { source, width: target.width, target: LearnTarget::Match(target) }
 }
@@ -104,10 +105,12 @@ fn matched_bits(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
     (Just(target), value)
 }
 
+/// Generates a part of a field that a `learn` action can read.
 fn readable_subfield() -> impl Strategy<Value = Subfield> {
     bits(is_short, 128)
 }
 
+/// Returns whether a field is readable and short enough for a `learn` action.
 fn is_short(field: &FieldId) -> bool {
     is_readable(field) && subfield::require_short(Subfield::whole(*field)).is_ok()
 }

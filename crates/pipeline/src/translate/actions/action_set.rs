@@ -54,6 +54,7 @@ impl<'a> ActionSet<'a> {
         Ok(())
     }
 
+    /// Removes all actions.
     pub(in crate::translate) fn clear(&mut self) {
         self.actions.clear();
     }

@@ -72,6 +72,7 @@ impl Scratch {
         SCRATCH.set(Some(self));
     }
 
+    /// Returns empty buffers.
     fn new() -> Self {
         let empty = SparseMask::from(&FlowMask::EMPTY);
         Self {
@@ -103,6 +104,7 @@ impl Scratch {
 }
 
 impl RecentMasks {
+    /// Returns a table that remembers no masks.
     fn new() -> Self {
         Self(vec![None; MASKS_KEPT].into_boxed_slice())
     }
