@@ -86,6 +86,7 @@ fn full_stages(outlines: &[TraversalOutline], policy: &mut impl PartitionPolicy)
 }
 
 impl IndexedStages {
+    /// Records that a stage holds the sub-traversal with this identity.
     fn insert(&mut self, identity: u64, stage: StageId) {
         let same = |entry: &(u64, StageSet)| entry.0 == identity;
         let entry = self.holders.entry(identity, same, |entry| entry.0);
@@ -95,6 +96,7 @@ impl IndexedStages {
     }
 }
 
+/// Measures every policy for traversals of 8, 22 and 30 steps.
 fn partition(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("partition");
     for steps_count in [8, 22, 30] {

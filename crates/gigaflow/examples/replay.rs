@@ -23,6 +23,7 @@ use shunt_testkit::partition::{
     workload::RecordedWorkload,
 };
 
+/// Replays the workload file with each policy, and prints a row for each.
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let path = words.next().ok_or("no workload file given: pass its path as the first argument")?;
@@ -45,6 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Replays the workload with one policy. Fails if the name is not known.
 fn run(
     workload: &RecordedWorkload,
     capacity: Capacity,
@@ -68,6 +70,7 @@ fn run(
     })
 }
 
+/// Prints the hit rates in percent and the entries of a policy.
 fn show(name: &str, counts: &ReplayCounts) {
     let rate = |hits: &[bool]| {
         let hit = u32::try_from(hits.iter().filter(|hit| **hit).count()).unwrap_or(u32::MAX);

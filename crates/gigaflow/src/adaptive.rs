@@ -279,6 +279,7 @@ struct SimulatedCache<P> {
 }
 
 impl<P: PartitionPolicy> SimulatedCache<P> {
+    /// Returns an empty cache of this capacity, filled by `policy`.
     fn new(policy: P, capacity: Capacity) -> Self {
         Self { policy, directory: Directory::new(capacity) }
     }
@@ -318,6 +319,7 @@ struct DirectoryEntry {
 }
 
 impl Directory {
+    /// Returns a directory without entries.
     fn new(capacity: Capacity) -> Self {
         let counts = [0; STAGES_MAX as usize];
         Self { entries: HashTable::new(), capacity, counts, was_full: false }

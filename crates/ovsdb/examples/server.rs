@@ -10,6 +10,7 @@ use shunt_ovsdb::{
     schema::{DatabaseSchema, open_vswitch},
 };
 
+/// Serves the database until standard input ends. Fails for a bad schema.
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (socket, log, schema) = match arguments.as_slice() {

@@ -11,6 +11,7 @@ use thiserror::Error;
 pub struct DatabaseSchemaError(pub(crate) String);
 
 impl DatabaseSchemaError {
+    /// Returns an error with this message.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -98,6 +99,7 @@ pub struct TransactionError {
 }
 
 impl TransactionError {
+    /// Returns an error with a tag and details, without the syntax that caused it.
     pub(crate) fn new(tag: ErrorTag, details: impl Into<String>) -> Self {
         Self { tag, details: Some(details.into()), syntax: None, io_error: None }
     }

@@ -194,6 +194,7 @@ pub fn core() -> ServerCore {
     ServerCore::new(database, None, ServerConfig::default().limits, clock, [2; 20])
 }
 
+/// Parses a message of the server. Panics if it is neither reply nor request.
 fn check_message(bytes: &[u8]) -> Value {
     let message: Value = serde_json::from_slice(bytes).expect("the server writes JSON");
     assert!(message.get("id").is_some(), "{message}");

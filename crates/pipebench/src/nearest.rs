@@ -24,6 +24,7 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
+    /// Returns the error for `name`, with the nearest and all known names.
     pub(crate) fn new<'a>(
         what: &'static str,
         name: &str,

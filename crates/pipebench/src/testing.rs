@@ -127,6 +127,7 @@ pub fn fuzz_dump(data: &[u8]) {
     }
 }
 
+/// Panics if the position of an error does not point to the text that it quotes.
 fn assert_position(text: &str, error: &TextError) {
     let place = text.get(error.offset..error.offset.saturating_add(error.length));
     assert!(place.is_some_and(|place| place.starts_with(&error.found)), "{error:?}");

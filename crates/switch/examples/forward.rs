@@ -10,6 +10,7 @@ use shunt_switch::{
     config::{BridgeOptions, PortOptions, PortType},
 };
 
+/// Forwards the frames of one capture to another, until no more arrive.
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut files = env::args().skip(1).map(Into::into);

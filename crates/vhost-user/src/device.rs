@@ -50,6 +50,7 @@ struct Vring {
 }
 
 impl VhostDevice {
+    /// Returns a device without memory and rings, before features are negotiated.
     pub(crate) fn new(queues: Arc<DeviceQueues>) -> Self {
         let (features, memory) = (VirtioFeatures::default(), Arc::default());
         Self { queues, features, memory, log: None, mtu: None, vrings: BTreeMap::new() }

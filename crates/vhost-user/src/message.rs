@@ -229,10 +229,12 @@ impl PayloadFields<'_> {
         Some(*first)
     }
 
+    /// Reads the next four bytes, the low one first. `None` if fewer are left.
     fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
+    /// Reads the next eight bytes, the low one first. `None` if fewer are left.
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }

@@ -233,6 +233,7 @@ impl HeaderWord {
     /// Position of the number of buffers in the word.
     const BUFFERS: u32 = 80;
 
+    /// Returns the word of a header, with zeros above it.
     #[inline]
     fn new(bytes: NetHeader) -> Self {
         let mut word = [0; size_of::<u128>()];
@@ -248,6 +249,7 @@ impl HeaderWord {
         Self(u128::from_le_bytes(word))
     }
 
+    /// Returns the flags of the header, its first byte.
     #[expect(clippy::cast_possible_truncation, reason = "the flags are the lowest byte")]
     const fn flags(self) -> u8 {
         self.0 as u8
@@ -259,6 +261,7 @@ impl HeaderWord {
         (self.0 >> 8) as u8
     }
 
+    /// Returns the header with other flags.
     const fn with_flags(self, flags: u8) -> Self {
         Self(self.0 & !0xff | flags as u128)
     }
@@ -269,6 +272,7 @@ impl HeaderWord {
         Self(others | (count as u128) << Self::BUFFERS)
     }
 
+    /// Returns the header as bytes.
     #[inline]
     fn bytes(self) -> NetHeader {
         let mut bytes = NetHeader::default();

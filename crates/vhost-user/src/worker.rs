@@ -24,6 +24,7 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Returns the receiver and sender with number `worker`.
     pub(crate) fn new(queues: &Arc<DeviceQueues>, worker: u16) -> Self {
         let receiver = FrameReceiver {
             queues: Arc::clone(queues),

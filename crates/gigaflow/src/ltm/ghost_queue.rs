@@ -20,6 +20,7 @@ pub(super) struct GhostQueue {
 }
 
 impl GhostQueue {
+    /// Returns a queue that keeps as many identities as the stages have entries.
     pub(super) fn new(capacity: Capacity, seed: u64) -> Self {
         let known = HashSet::with_hasher(foldhash::fast::FixedState::with_seed(seed));
         let count_max = capacity.stage_entries_max.saturating_mul(capacity.stages_count.into());

@@ -47,6 +47,7 @@ const CELLS_MAX: usize = 1 << 18;
 const CELLS_PER_WORD: usize = u64::BITS as usize;
 
 impl IdentityIndex {
+    /// Returns an index without entries, with a filter for this capacity.
     pub(super) fn new(capacity: Capacity) -> Self {
         let entries_max = capacity.stage_entries_max.saturating_mul(capacity.stages_count.into());
         let cells_count = entries_max.saturating_mul(CELLS_PER_ENTRY).clamp(1, CELLS_MAX);

@@ -98,6 +98,7 @@ struct StageOrder {
 const NONE: u32 = u32::MAX;
 
 impl StageEntries {
+    /// Returns a store without entries for this number of stages.
     pub(super) fn new(stages_count: u8) -> Self {
         let order = StageOrder { oldest: NONE, newest: NONE, count: 0 };
         Self { orders: vec![order; UseClass::COUNT * usize::from(stages_count)], ..Self::default() }

@@ -31,6 +31,7 @@ pub(super) struct LtmTable {
 }
 
 impl LtmTable {
+    /// Returns a table without rules.
     pub(super) fn new(seed: u64) -> Self {
         let mask_hasher = foldhash::fast::FixedState::with_seed(seed);
         Self { hasher: KeyHasher::new(seed), mask_hasher, tags: Vec::new(), masks_count: 0 }

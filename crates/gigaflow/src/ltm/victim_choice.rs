@@ -33,6 +33,7 @@ const NEW_SHARE: usize = 8;
 const LARGE_SHARE: usize = 2;
 
 impl VictimChoice {
+    /// Returns the choice of a chain in which no entry is outdated.
     pub(super) fn new(eviction: Eviction, capacity: Capacity, seed: u64) -> Self {
         Self {
             eviction,

@@ -105,6 +105,7 @@ impl ShapeCache {
 }
 
 impl ShapeEntry {
+    /// Returns the gains of all candidates, and no partitions yet.
     fn new(outline: &TraversalOutline, gain: impl Fn(&SubTraversalOutline) -> i64) -> Self {
         let candidates: Vec<SubTraversalOutline> = outline.sub_traversals().collect();
         let gains = Gains {

@@ -16,6 +16,7 @@ pub struct DatabaseSnapshot {
 }
 
 impl DatabaseSnapshot {
+    /// Returns a snapshot of tables in the order of the schema.
     pub(super) const fn new(schema: Arc<DatabaseSchema>, tables: Vec<Arc<Rows>>) -> Self {
         Self { schema, tables }
     }

@@ -20,6 +20,7 @@ pub struct WorkingSet<'a> {
 }
 
 impl<'a> WorkingSet<'a> {
+    /// Returns a working set without changes.
     pub(super) fn new(state: &'a DatabaseState) -> Self {
         Self { state, change: ChangeSet::default() }
     }

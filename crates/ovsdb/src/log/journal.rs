@@ -89,6 +89,7 @@ impl Journal {
         Ok((journal, database))
     }
 
+    /// Returns a log of this length, and computes when the next compaction is due.
     fn new(
         storage: Box<dyn LogStorage>,
         length: u64,

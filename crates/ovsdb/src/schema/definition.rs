@@ -191,6 +191,7 @@ impl DatabaseSchema {
 }
 
 impl TableDefinition {
+    /// Parses the schema of a table. Fails for reserved names and wrong members.
     fn from_json(name: &str, json: &Value) -> Result<Self, DatabaseSchemaError> {
         let failed = |reason| {
             DatabaseSchemaError::new(format!(
@@ -252,6 +253,7 @@ impl TableDefinition {
         Ok(columns)
     }
 
+    /// Returns the schema of the table in JSON, without its name.
     fn to_json(&self) -> Value {
         let columns = self.columns.iter().map(|column| (column.name.clone(), column.to_json()));
         let mut members = Map::new();
@@ -311,6 +313,7 @@ impl TableDefinition {
 }
 
 impl ColumnDefinition {
+    /// Parses the schema of a column. Fails for reserved names and wrong members.
     fn from_json(name: &str, json: &Value) -> Result<Self, DatabaseSchemaError> {
         let failed = |reason| {
             DatabaseSchemaError::new(format!("Parsing schema for column {name} failed: {reason}"))
@@ -326,6 +329,7 @@ impl ColumnDefinition {
         Ok(Self { name: name.to_owned(), kind, mutable, ephemeral })
     }
 
+    /// Returns the schema of the column in JSON, without its name.
     fn to_json(&self) -> Value {
         let mut members = Map::from_iter([("type".to_owned(), self.kind.to_json())]);
         if !self.mutable {

@@ -15,6 +15,7 @@ pub(super) struct JsonText<'a> {
 }
 
 impl<'a> JsonText<'a> {
+    /// Returns the whole text as the rest to read.
     pub(super) const fn new(text: &'a str) -> Self {
         Self { rest: text }
     }

@@ -197,6 +197,7 @@ impl RemoteHistory {
         record.last_error = Some(reason);
     }
 
+    /// Locks the record, also after a thread panicked with the lock.
     fn lock(&self) -> MutexGuard<'_, RemoteRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -299,6 +299,7 @@ impl ServerCore {
 /// Maximum length of the name of a lock.
 const LOCK_NAME_BYTES_MAX: usize = 255;
 
+/// Returns `{}`, the result of methods without a result.
 fn empty_object() -> Value {
     Value::Object(Map::new())
 }

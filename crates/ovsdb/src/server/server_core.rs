@@ -447,6 +447,7 @@ impl ServerCore {
 }
 
 impl ServedDatabase {
+    /// Returns a database with its log; `None` if it is kept in memory only.
     fn new(database: Database, journal: Option<Journal>, access: DatabaseAccess) -> Self {
         Self { database, journal, access, texts: InitialTexts::default() }
     }

@@ -55,6 +55,7 @@ pub struct ChangedRow {
 }
 
 impl ChangeSubscription {
+    /// Returns the subscription of the owner to changes of clients.
     pub(super) const fn new(pending: Arc<PendingChanges>, handle: OvsdbHandle) -> Self {
         Self { pending, handle }
     }

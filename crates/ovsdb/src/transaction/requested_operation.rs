@@ -52,6 +52,7 @@ impl RequestedOperation {
 }
 
 impl RowCheck {
+    /// Returns the check as the operation `wait` with timeout 0.
     fn to_json(&self) -> Value {
         let column = &*self.column;
         json!({
@@ -79,6 +80,7 @@ impl ExpectedReferences {
         actual.eq(expected.iter().copied().map(Some))
     }
 
+    /// Returns the references in the form that the client chose.
     fn to_json(&self) -> Value {
         match self {
             Self::One(uuid) => uuid_json(*uuid),

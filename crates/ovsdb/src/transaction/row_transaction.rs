@@ -42,6 +42,7 @@ pub(crate) enum RowEffect {
 pub(crate) type OwnedColumns = Vec<(String, Datum)>;
 
 impl RowTransaction {
+    /// Returns a transaction without changes. The log gets `comment`.
     pub(crate) fn new(comment: &str, uuids: Arc<Mutex<UuidGenerator>>) -> Self {
         Self { uuids, comment: comment.to_owned(), operations: Vec::new() }
     }

@@ -156,6 +156,7 @@ impl OrderedReal {
         self.0
     }
 
+    /// Returns a whole number as a JSON integer, any other as a JSON number.
     fn to_json(self) -> Value {
         match as_integer(self.0) {
             Some(integer) => integer.into(),

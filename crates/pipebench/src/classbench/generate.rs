@@ -45,6 +45,7 @@ impl FilterRequest {
         Self { rules, smoothness: 2, address_scope: 0.5, port_scope: -0.1 }
     }
 
+    /// Fails if the number of rules, the smoothness or a scope is out of range.
     fn check(&self) -> Result<(), FilterRequestError> {
         if !(1..=Self::RULES_MAX).contains(&self.rules) {
             return Err(FilterRequestError::Rules { rules: self.rules, max: Self::RULES_MAX });
@@ -172,6 +173,7 @@ struct FilterSampler<'a> {
 }
 
 impl<'a> FilterSampler<'a> {
+    /// Returns samplers of the parameters, with smoothed prefix lengths.
     fn new(parameters: &'a Parameters, request: &FilterRequest) -> Self {
         let protocols = &parameters.protocols;
         let flags = parameters.flags.iter().map(|flags| {
@@ -241,6 +243,7 @@ struct PortSampler<'a> {
 }
 
 impl<'a> PortSampler<'a> {
+    /// Returns samplers for ports; a distribution without shares has none.
     fn new(shares: &'a PortShares) -> Self {
         let weighted = |ports: &[(PortRange, f64)]| {
             WeightedIndices::new(ports.iter().map(|(_, share)| *share)).ok()

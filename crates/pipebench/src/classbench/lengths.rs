@@ -28,6 +28,7 @@ impl Lengths {
         Self { totals: [0.0; TOTAL_MAX + 1], sources: vec![[0.0; LENGTH_MAX + 1]; TOTAL_MAX + 1] }
     }
 
+    /// Returns whether all shares are 0.
     pub(super) fn is_empty(&self) -> bool {
         self.totals.iter().all(|share| *share == 0.0)
     }

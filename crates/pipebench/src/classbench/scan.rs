@@ -93,6 +93,7 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Moves to the next character that is not a space, or to the end of the line.
     fn skip_spaces(&mut self) {
         self.at = self.line.len().saturating_sub(self.rest().len());
     }

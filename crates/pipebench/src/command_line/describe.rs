@@ -44,6 +44,7 @@ pub(crate) struct DescribeCommand {
 }
 
 impl DescribeCommand {
+    /// Prints what a file contains, and draws a pipeline if a picture is requested.
     pub(crate) fn run(self) -> miette::Result<()> {
         if let Some(path) = &self.picture {
             OutputFile::check(path).into_diagnostic()?;

@@ -24,6 +24,7 @@ pub(crate) struct FlowsCommand {
 }
 
 impl FlowsCommand {
+    /// Writes the flows of the workload to the output.
     pub(crate) fn run(&self) -> miette::Result<()> {
         self.out.check()?;
         let workload = self.named.workload()?;

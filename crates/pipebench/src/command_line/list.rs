@@ -14,6 +14,7 @@ use super::{out::print, table::TextTable};
 pub(crate) struct ListCommand {}
 
 impl ListCommand {
+    /// Prints the built-in pipelines and rule sets.
     pub(crate) fn run(self) -> miette::Result<()> {
         let mut table = TextTable::new(["pipeline", "tables", "traversals", ""]);
         for builtin in BUILTIN {

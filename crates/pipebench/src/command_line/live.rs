@@ -36,6 +36,7 @@ pub(crate) struct LiveCommand {
 const STEP: u64 = 1000;
 
 impl LiveCommand {
+    /// Sends the packets of the workload to a device, and prints the rate.
     #[expect(clippy::print_stderr, reason = "notes are not part of the output")]
     pub(crate) fn run(&self) -> miette::Result<()> {
         let name = self.name()?;

@@ -8,6 +8,7 @@ use clap::Args;
 pub(crate) struct NamesCommand {}
 
 impl NamesCommand {
+    /// Prints the words that the name of a workload can contain.
     pub(crate) fn run(self) -> miette::Result<()> {
         super::out::print(|out| {
             writeln!(out, "SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n\nSOURCE")?;

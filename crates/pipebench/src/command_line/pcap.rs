@@ -26,6 +26,7 @@ pub(crate) struct PcapCommand {
 }
 
 impl PcapCommand {
+    /// Writes the packets of the workload to a capture file.
     pub(crate) fn run(&self) -> miette::Result<()> {
         OutputFile::check(&self.out).into_diagnostic()?;
         let workload = self.named.workload()?;

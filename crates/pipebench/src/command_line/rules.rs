@@ -101,6 +101,7 @@ impl From<FormName> for RuleForm {
 }
 
 impl RulesCommand {
+    /// Writes filters, or the rules of a pipeline filled with them, and statistics.
     #[expect(
         clippy::print_stderr,
         reason = "rules go to standard output, messages to standard \

@@ -40,6 +40,7 @@ pub(crate) struct StatsCommand {
 }
 
 impl StatsCommand {
+    /// Prints the figures of a capture or a workload as a table, or as JSON.
     pub(crate) fn run(&self) -> miette::Result<()> {
         let (title, rows) =
             if self.is_capture() { self.of_capture()? } else { self.of_workload()? };

@@ -8,6 +8,7 @@ pub(crate) struct TextTable<const COLUMNS: usize> {
 }
 
 impl<const COLUMNS: usize> TextTable<COLUMNS> {
+    /// Returns a table with a heading and no rows.
     pub(crate) fn new(heading: [&str; COLUMNS]) -> Self {
         Self { rows: vec![heading.map(str::to_owned)] }
     }

@@ -33,6 +33,7 @@ pub(crate) struct UpdatesCommand {
 }
 
 impl UpdatesCommand {
+    /// Writes one batch of updates, or all. Fails if the workload has no updates.
     pub(crate) fn run(&self) -> miette::Result<()> {
         let name = self.named.name()?;
         if name.updates.is_none() {

@@ -72,6 +72,7 @@ struct BadName {
 }
 
 impl BadName {
+    /// Returns a diagnostic that marks the wrong part of the name and suggests help.
     fn new(error: NameError) -> Self {
         let rest = error.name.get(error.at..).unwrap_or_default();
         let length = rest.find([':', '=']).unwrap_or(rest.len());

@@ -30,6 +30,7 @@ pub(crate) struct WriteCommand {
 }
 
 impl WriteCommand {
+    /// Writes all files of the workload to a folder, and prints its figures.
     pub(crate) fn run(&self) -> miette::Result<()> {
         let workload = self.named.workload()?;
         let flows = u64::try_from(workload.flows().len()).unwrap_or(u64::MAX);

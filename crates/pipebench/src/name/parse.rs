@@ -49,6 +49,7 @@ fn parts(text: &str) -> impl Iterator<Item = NamePart<'_>> {
     })
 }
 
+/// Parses the name of a workload. Fails at the first unknown or repeated part.
 fn parse(text: &str) -> Result<WorkloadName, NameMistake> {
     let mut rest = parts(text);
     let source = rest.next().unwrap_or(NamePart { at: 0, text: "" });

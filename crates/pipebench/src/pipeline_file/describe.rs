@@ -28,6 +28,7 @@ impl fmt::Display for PipelineDescription<'_> {
 }
 
 impl PipelineDescription<'_> {
+    /// Writes the tables with their matched and written fields.
     fn write_tables(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "tables")?;
         for table in &self.0.tables {
@@ -45,6 +46,7 @@ impl PipelineDescription<'_> {
         writeln!(f)
     }
 
+    /// Writes each edge between tables with its condition.
     fn write_edges(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "edges")?;
         for edge in &self.0.edges {

@@ -213,6 +213,7 @@ struct Fill<'a> {
 }
 
 impl<'a> Fill<'a> {
+    /// Returns a fill without rules. Fails if the tables cannot be numbered.
     fn new(
         pipeline: &'a PipelineFile,
         traversals: &'a [&'a PipelineTraversal],
@@ -354,6 +355,7 @@ impl<'a> Fill<'a> {
         first.unwrap_or(0)
     }
 
+    /// Returns the rules in the order in which they were added.
     fn finish(self, base: Vec<BaseRule>) -> Population {
         let mut numbered: Vec<(usize, PopulatedRule)> = Vec::with_capacity(self.rules);
         for (table, filled) in self.tables {

@@ -56,6 +56,7 @@ pub(super) struct StepState {
 }
 
 impl StepState {
+    /// Returns the state of the packets of `rule` before registers are written.
     pub(super) const fn new(rule: BaseRule) -> Self {
         Self { rule, values: BTreeMap::new() }
     }

@@ -92,6 +92,7 @@ impl FlowTraversals {
         Ok(flow_traversals)
     }
 
+    /// Translates the headers of a flow, and counts its lookups and cache entry.
     fn add(&mut self, pipeline: &Pipeline, bridge: BridgeId, flow: &Flow) {
         let mut key = flow.key();
         key.set_bridge(bridge.number().into());

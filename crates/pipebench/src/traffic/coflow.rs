@@ -67,6 +67,7 @@ pub fn coflow_rules() -> Vec<String> {
     (1..=pods).flat_map(of_service).collect()
 }
 
+/// Returns the published figures of coflows.
 pub(super) fn published_coflows() -> &'static Coflows {
     &published().coflows
 }
@@ -332,6 +333,7 @@ fn below16(stream: &mut RandomStream, bound: u16) -> u16 {
     u16::try_from(stream.below(bound.into())).unwrap_or(0)
 }
 
+/// Rounds a share to the nearest whole number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

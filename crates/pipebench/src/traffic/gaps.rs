@@ -99,6 +99,7 @@ impl GapSampler {
 /// The name of the random stream for the gaps of a schedule.
 pub(super) const STREAM: &str = "gaps";
 
+/// Returns a time of nanoseconds as a whole number, rounded down.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -110,6 +110,7 @@ fn files_before(folder: &Path) -> Vec<String> {
     before.map_or_else(Vec::new, |before| before.files)
 }
 
+/// Writes the files of the workload to a folder, and returns its figures.
 fn write_files(
     workload: &Workload,
     folder: &Path,

@@ -143,6 +143,7 @@ pub(crate) struct Application<'a> {
 }
 
 impl<'a> Application<'a> {
+    /// Returns the application of the changes between two states, none applied yet.
     fn new(
         structure: &'a Structure,
         [present, desired]: [&'a DesiredState; 2],

@@ -151,6 +151,7 @@ struct BridgePairs<'a> {
 }
 
 impl<'a> BridgePairs<'a> {
+    /// Pairs the bridges of both states by name.
     fn new(present: &'a DesiredState, desired: &'a DesiredState, policy: ApplyPolicy) -> Self {
         let by_name = |state: &'a DesiredState| {
             state.bridges.iter().map(|bridge| (bridge.options.name.as_str(), bridge)).collect()
@@ -248,6 +249,7 @@ struct PortPairs<'a> {
 }
 
 impl<'a> PortPairs<'a> {
+    /// Pairs the ports of both states, and finds those to remove first.
     fn new(
         present: &'a DesiredState,
         desired: &'a DesiredState,

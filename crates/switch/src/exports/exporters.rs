@@ -32,6 +32,7 @@ pub(crate) struct Exporters {
 const STOP_MAX: Duration = Duration::from_secs(5);
 
 impl Exporters {
+    /// Returns the exporters of all protocols, none of them running.
     pub(crate) fn new(plane: &Arc<DataPlane>, bridges: &Arc<Bridges>, seed: u64) -> Self {
         let endings = Arc::default();
         Self {

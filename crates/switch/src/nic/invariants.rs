@@ -55,6 +55,7 @@ struct ObservedDevice {
 }
 
 impl ObservedDevice {
+    /// Returns a device that shares its entries with the test.
     fn new(device: &SharedDevice) -> Self {
         let capabilities = software_device().capabilities().clone();
         Self { device: Arc::clone(device), capabilities, is_new: true }
@@ -181,6 +182,7 @@ fn software_device() -> SoftwareDevice {
 }
 
 impl OffloadFixture {
+    /// Returns a switch with the bridges of `ops`, and its first device.
     fn new(ops: &[Op], chaos: ChaosSettings, restarts: u8) -> Self {
         let checked = CheckedPipeline::new(ops);
         let version = checked.pipeline.version();

@@ -22,6 +22,7 @@ pub(crate) struct NicSlot {
 }
 
 impl NicSlot {
+    /// Returns a slot without a NIC.
     pub(crate) fn new(plane: Arc<DataPlane>, bridges: Arc<Bridges>, seed: u64) -> Self {
         Self { plane, bridges, front: Mutex::default(), seed }
     }

@@ -334,6 +334,7 @@ pub(crate) fn management_problem(error: &SwitchError) -> String {
 }
 
 impl ManagementSocket {
+    /// Returns the socket at `path`, and remembers its file.
     fn new(endpoint: ServerEndpoint, path: &Path) -> Self {
         Self { endpoint, path: path.to_owned(), file: inode(path) }
     }

@@ -76,6 +76,7 @@ struct PacketInTally {
 }
 
 impl OpenFlowServers {
+    /// Returns the servers of no bridges. `run_dir` holds the management sockets.
     pub(crate) fn new(
         control: &ControlPlane,
         run_dir: Option<PathBuf>,

@@ -61,6 +61,7 @@ pub(crate) struct PortAttacher {
 }
 
 impl PortAttacher {
+    /// Returns an attacher of which the ports receive packets at once.
     pub(crate) const fn new(
         plane: Arc<DataPlane>,
         bridges: Arc<Bridges>,

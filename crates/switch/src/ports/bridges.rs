@@ -56,6 +56,7 @@ pub(crate) struct Bridges {
 }
 
 impl Bridges {
+    /// Returns a switch without bridges. `run_dir` keeps the devices set down.
     pub(crate) fn new(publisher: Arc<Publisher>, run_dir: Option<&Path>, seed: u64) -> Self {
         let (registry, publishing) = (Mutex::default(), Mutex::default());
         let (changed, admin_changes) = (ChangedPorts::default(), ChangedPorts::default());

@@ -55,6 +55,7 @@ struct RunningCapture {
 }
 
 impl Captures {
+    /// Returns a store without captures.
     pub(crate) fn new(plane: Arc<DataPlane>) -> Self {
         Self { plane, running: Mutex::default(), last: Mutex::default() }
     }

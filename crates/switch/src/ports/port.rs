@@ -134,6 +134,7 @@ impl BridgePort {
         MemberPort { number: self.number, mac: self.mac, link_up }
     }
 
+    /// Returns a closed port that counts from `added` on.
     pub(crate) fn new(
         settings: config::PortOptions,
         number: PortNo,

@@ -392,6 +392,7 @@ pub struct EgressQueueStatus {
 }
 
 impl EgressQueueStatus {
+    /// Returns the status of a queue with its counters.
     const fn of((queue, counts): (QueueId, QueueCounts)) -> Self {
         let QueueCounts { tx_packets, tx_bytes, tx_errors } = counts;
         Self { id: queue.number(), tx_packets, tx_bytes, tx_errors }

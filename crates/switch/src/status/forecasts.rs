@@ -110,6 +110,7 @@ impl ForecastStatus {
 }
 
 impl ForecastSourceStatus {
+    /// Returns the status of a source. `upcalls` are all upcalls, for the coverage.
     fn new(
         source: ForecastSource,
         state: &'static str,

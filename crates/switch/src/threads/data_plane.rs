@@ -262,10 +262,12 @@ impl DataPlane {
         &self.foresight
     }
 
+    /// Returns the clock of the daemon.
     pub(crate) const fn clock(&self) -> DaemonClock {
         self.clock
     }
 
+    /// Returns the time by the clock of the daemon.
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }
@@ -521,10 +523,12 @@ impl Drop for DataPlane {
     }
 }
 
+/// Returns the error that the system refused to start the threads.
 fn system(source: std::io::Error) -> SwitchError {
     SwitchError::System { doing: "start the threads".into(), source }
 }
 
+/// Returns the settings of a packet thread from the configuration.
 fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
     let mut thread = ThreadConfig {
         vlan_limit: vlan_limit(config),
@@ -558,6 +562,7 @@ const fn tuning(config: &Config) -> Tuning {
     }
 }
 
+/// Returns the maximum number of VLAN tags that are parsed: two, or else one.
 const fn vlan_limit(config: &Config) -> VlanLimit {
     if config.packets.vlan_limit == 2 { VlanLimit::Two } else { VlanLimit::One }
 }

@@ -58,6 +58,7 @@ impl Publisher {
         self.clock.now()
     }
 
+    /// Returns a publisher that sends changes to the eviction coordinator.
     pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: DaemonClock) -> Self {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
         let monitors = MonitorQueues::default();

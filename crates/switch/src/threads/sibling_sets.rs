@@ -35,6 +35,7 @@ pub(crate) struct SiblingWatch {
 }
 
 impl SiblingWatch {
+    /// Returns a watch that reads the tables on its first call.
     pub(crate) const fn new(pipeline: Arc<Pipeline>, rules: Arc<Mutex<RuleSiblings>>) -> Self {
         Self { pipeline, rules, seen: None, next_read: Duration::ZERO, sets: Vec::new() }
     }

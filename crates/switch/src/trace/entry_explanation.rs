@@ -125,6 +125,7 @@ pub(crate) struct EntryReader<'a> {
 }
 
 impl<'a> EntryReader<'a> {
+    /// Returns a reader that describes the entries of caches of this kind.
     pub(crate) fn new(
         plane: &'a DataPlane,
         bridges: &'a Bridges,

@@ -60,6 +60,7 @@ pub(crate) struct TracedCaches<'a> {
 }
 
 impl<'a> Tracer<'a> {
+    /// Returns a tracer that translates in the newest version of the pipeline.
     pub(crate) const fn new(
         pipeline: &'a Pipeline,
         bridges: &'a Bridges,

@@ -182,6 +182,7 @@ impl Trace {
 }
 
 impl TraceVisit {
+    /// Returns the lines of a lookup: its rule, actions, decisions and notes.
     fn to_text(&self) -> String {
         let mut text = format!("{:>2}. ", self.table);
         for TraceConjunction { conj_id, clauses } in &self.conjunctions {
@@ -212,6 +213,7 @@ fn lines_of_notes(notes: &[String]) -> String {
 }
 
 impl TraceRule {
+    /// Returns the match, priority and cookie of the rule on one line.
     fn to_text(&self) -> String {
         let Self { matching, priority, cookie, .. } = self;
         let comma = if matching.is_empty() { "" } else { ", " };

@@ -266,6 +266,7 @@ impl TraceSubTraversals {
 }
 
 impl TraceSubTraversal {
+    /// Returns the lines of a sub-traversal, with the reasons for its ends.
     fn to_text(&self) -> String {
         let tables: Vec<String> = self.tables.iter().map(|own| own.table.to_string()).collect();
         let tables = if tables.is_empty() { "none".to_owned() } else { tables.join(" ") };

@@ -129,6 +129,7 @@ impl ChainList {
     /// The processor itself continues in longer buffers, and a burst fits into the first cache.
     const PREFETCHED_MAX: usize = 640;
 
+    /// Returns an empty list of chains in the memory of a guest.
     pub(super) fn new(memory: Arc<GuestMemory>, features: VirtioFeatures) -> Self {
         Self {
             memory,

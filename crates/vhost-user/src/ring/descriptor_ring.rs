@@ -39,6 +39,7 @@ const HALF: usize = 8;
 const FLAGS: usize = 14;
 
 impl DescriptorRing {
+    /// Returns the ring of `size` descriptors in a range of guest memory.
     pub(super) const fn new(range: GuestRange, size: u16) -> Self {
         Self { range, size }
     }

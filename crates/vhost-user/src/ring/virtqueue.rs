@@ -100,6 +100,7 @@ pub(crate) trait VirtqueueLayout {
     /// Returns the chains that were read.
     fn chains(&self) -> &ChainList;
 
+    /// Returns the chains that were read, to add or return some.
     fn chains_mut(&mut self) -> &mut ChainList;
 
     /// Returns the number of descriptors of the queue.

@@ -182,6 +182,7 @@ impl TestFrontEnd {
         self.accept(SET_VRING_KICK, &u64::from(queue).to_le_bytes(), &[kick])
     }
 
+    /// Sets the eventfd of the guest by which the device signals a queue.
     fn set_call(&mut self, guest: &TestGuest, queue: u16) -> io::Result<()> {
         let call = guest.queues[usize::from(queue)].call.as_fd();
         self.accept(SET_VRING_CALL, &u64::from(queue).to_le_bytes(), &[call])

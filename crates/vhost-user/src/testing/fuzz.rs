@@ -99,6 +99,7 @@ pub fn fuzz_packed_ring(data: &[u8]) {
     fuzz_queues(TestGuest::PACKED, data);
 }
 
+/// Moves frames through queues of these features, corrupted by `data`.
 fn fuzz_queues(features: VirtioFeatures, mut data: &[u8]) {
     let mut guest = TestGuest::new(1, 8, features);
     for length in [70, 1500, 64] {

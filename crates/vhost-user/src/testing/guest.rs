@@ -125,6 +125,7 @@ impl TestGuest {
         guest
     }
 
+    /// Returns whether the queues have the packed format.
     pub(super) const fn is_packed(&self) -> bool {
         self.features.contains(VirtioFeatures::RING_PACKED)
     }
@@ -164,10 +165,12 @@ impl TestGuest {
         bytes
     }
 
+    /// Reads two bytes of guest memory, the low one first. Panics outside of it.
     pub(super) fn read_u16(&self, address: u64) -> u16 {
         u16::from_le_bytes(self.read(address, 2).try_into().unwrap())
     }
 
+    /// Reads four bytes of guest memory, the low one first. Panics outside of it.
     pub(super) fn read_u32(&self, address: u64) -> u32 {
         u32::from_le_bytes(self.read(address, 4).try_into().unwrap())
     }
@@ -282,6 +285,7 @@ impl TestGuest {
         returned
     }
 
+    /// Takes the next returned chain with its length in bytes, or `None`.
     fn next_returned(&mut self, queue: u16) -> Option<(DriverChain, u32)> {
         if self.is_packed() { self.next_packed(queue) } else { self.next_split(queue) }
     }

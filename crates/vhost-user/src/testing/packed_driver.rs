@@ -66,6 +66,7 @@ impl TestGuest {
         }
     }
 
+    /// Writes the descriptors of a chain to a packed queue.
     fn write_packed(
         &self,
         queue: u16,

@@ -37,6 +37,7 @@ impl TestGuest {
         }
     }
 
+    /// Writes the descriptors of a chain to a split queue.
     fn write_split(&self, queue: u16, chain: &DriverChain, is_indirect: bool) {
         let (next, indirect) = (1_u16, 4);
         let DriverChain { descriptors, parts } = chain;

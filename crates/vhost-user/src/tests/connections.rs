@@ -40,6 +40,7 @@ fn exchange(guest: &mut TestGuest, worker: &mut Worker) {
     assert_eq!(guest.take_sent(0), 1);
 }
 
+/// Waits for a connection, and returns its front-end.
 fn accept_front_end(listener: &UnixListener) -> TestFrontEnd {
     TestFrontEnd::new(listener.accept().unwrap().0)
 }
@@ -49,6 +50,7 @@ fn guest() -> TestGuest {
     TestGuest::new(1, 8, TestGuest::SPLIT)
 }
 
+/// Returns a guest with one pair of packed queues of eight descriptors.
 fn packed_guest() -> TestGuest {
     TestGuest::new(1, 8, TestGuest::PACKED)
 }
@@ -60,6 +62,7 @@ fn a_client_connects_again_after_each_side_restarts() {
     }
 }
 
+/// Checks that a back-end in client mode connects again after both kinds of end.
 fn check_client(mut guest: TestGuest) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.sock");

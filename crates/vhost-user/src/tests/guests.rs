@@ -16,6 +16,7 @@ fn device(pairs: u16, workers: u16, features: VirtioFeatures) -> (Arc<DeviceQueu
     (Arc::new(DeviceQueues::new(workers).unwrap()), TestGuest::new(pairs, 8, features))
 }
 
+/// Sends a frame of 60 bytes from the guest. Panics if no descriptor is free.
 fn send(guest: &mut TestGuest, pair: u16) {
     assert!(guest.send(pair, NetHeader::default(), &[9; 60], &BufferLayout::whole(72)));
 }
@@ -33,6 +34,7 @@ fn poll_to_sleep(worker: &mut Worker) -> usize {
     panic!("the worker never sleeps");
 }
 
+/// Returns whether the wait descriptor of the worker signals now.
 fn is_readable(worker: &Worker) -> bool {
     use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
     let epoll = Epoll::new(EpollCreateFlags::empty()).unwrap();

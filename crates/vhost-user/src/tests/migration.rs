@@ -29,6 +29,7 @@ impl Migration {
     /// The number of bytes for the bits of all pages.
     const LOG_BYTES: u64 = 0x9000;
 
+    /// Starts the log of dirty pages, and keeps the present memory to compare.
     fn start(device: &mut VhostDevice, guest: &TestGuest) -> Self {
         let log = File::from(memfd_create(c"log", MFdFlags::MFD_CLOEXEC).unwrap());
         log.set_len(Self::LOG_BYTES).unwrap();
@@ -87,6 +88,7 @@ fn changed_pages_are_in_the_log() {
     }
 }
 
+/// Returns whether the wait descriptor of the worker signals now.
 fn is_readable(worker: &Worker) -> bool {
     let epoll = Epoll::new(EpollCreateFlags::empty()).unwrap();
     epoll.add(worker.receiver.wait_fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();

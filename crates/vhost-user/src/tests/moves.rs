@@ -80,6 +80,7 @@ struct Model {
 }
 
 impl Model {
+    /// Returns a guest with one pair of queues, and no frames.
     fn new(features: VirtioFeatures) -> Self {
         let queues = Arc::new(DeviceQueues::new(1).unwrap());
         Self {
@@ -93,6 +94,7 @@ impl Model {
         }
     }
 
+    /// Returns a frame of `length` bytes with a number of its own.
     fn next_frame(&mut self, length: usize) -> Vec<u8> {
         self.number += 1;
         frame(length, self.number)
@@ -133,6 +135,7 @@ impl Model {
         Err(if is_refused { SendEnd::Refused } else { SendEnd::Full })
     }
 
+    /// Sends frames to the guest, and checks how many fit its buffers.
     fn send(&mut self, lengths: &[usize]) {
         let frames: Vec<Vec<u8>> = lengths.iter().map(|length| self.next_frame(*length)).collect();
         let mut end = SendEnd::All;

@@ -21,6 +21,7 @@ struct Setup {
 }
 
 impl Setup {
+    /// Returns a guest with queues of `size` descriptors, and a worker.
     fn new(size: u16, features: VirtioFeatures) -> Self {
         let queues = Arc::new(DeviceQueues::new(1).unwrap());
         let worker = Worker::new(&queues, 0);
@@ -32,16 +33,19 @@ impl Setup {
         self.worker.sender.send([(NetHeader::default(), frame)]).end
     }
 
+    /// Returns the frames that the guest has received, without headers.
     fn receive_all(&mut self) -> Vec<Vec<u8>> {
         self.guest.take_received(0).into_iter().map(|(_, frame)| frame).collect()
     }
 
+    /// Returns up to 32 frames that the guest has sent, without headers.
     fn take_all(&mut self) -> Vec<Vec<u8>> {
         let mut kept = KeptFrames::default();
         self.worker.receiver.receive(32, &mut kept);
         kept.frames.into_iter().map(|(_, frame)| frame).collect()
     }
 
+    /// Sends a frame from the guest in buffers of these lengths.
     fn send(&mut self, frame: &[u8], parts: &[usize]) {
         let layout = BufferLayout { parts: parts.to_vec(), is_indirect: false };
         assert!(self.guest.send(0, NetHeader::default(), frame, &layout));

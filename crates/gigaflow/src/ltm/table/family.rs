@@ -74,6 +74,7 @@ impl MaskFamily {
         self.words
     }
 
+    /// Returns whether no group has a rule.
     pub(super) const fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -266,6 +267,7 @@ impl MaskFamily {
 }
 
 impl MaskGroup {
+    /// Returns a group without rules, with the mask and length of `rule`.
     fn new(rule: &LtmRule, mask_hash: u64) -> Self {
         let (mask, length) = (rule.matching.mask().clone(), rule.length);
         let rules = MaskedTable::new(&mask);

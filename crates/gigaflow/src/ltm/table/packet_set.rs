@@ -38,6 +38,7 @@ impl PacketSet {
         self.iter().next()
     }
 
+    /// Returns the number of packets in the set.
     #[inline]
     pub(in crate::ltm) const fn count(&self) -> u32 {
         self.count as u32
@@ -51,6 +52,7 @@ impl PacketSet {
         self.count += 1;
     }
 
+    /// Returns the indexes of the packets in the chunk, in the order of insertion.
     #[inline]
     pub(in crate::ltm) fn iter(&self) -> impl Iterator<Item = usize> + use<'_> {
         self.indexes[..usize::from(self.count)].iter().map(|packet| usize::from(*packet))

@@ -74,6 +74,7 @@ impl ChunkMatches {
 }
 
 impl TagRules {
+    /// Returns whether the tag has no rules.
     pub(super) const fn is_empty(&self) -> bool {
         self.families.is_empty()
     }

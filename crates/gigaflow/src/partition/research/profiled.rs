@@ -129,6 +129,7 @@ impl PartitionPolicy for ProfiledPolicy {
 }
 
 impl StatePair {
+    /// Returns a pair of states without measurements.
     const fn new(states: (StateId, StateId)) -> Self {
         Self { states, sketch: Sketch::new(), seen: 0, grown: 0.0, rate: None, cost: None }
     }

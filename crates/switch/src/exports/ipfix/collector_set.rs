@@ -93,10 +93,12 @@ impl CollectorSetIpfix {
         }
     }
 
+    /// Returns the options of the set of collectors.
     pub(super) const fn options(&self) -> &CollectorSetOptions {
         &self.options
     }
 
+    /// Returns the collectors of the set, with their counters.
     pub(super) const fn collectors(&self) -> &ExportCollectors {
         &self.collectors
     }

@@ -63,6 +63,7 @@ struct RunningSets {
 }
 
 impl CollectorSets {
+    /// Returns the exporters of collector sets, none of them running.
     pub(in crate::exports) fn new(
         plane: &Arc<DataPlane>,
         bridges: &Arc<Bridges>,

@@ -141,6 +141,7 @@ impl BridgeIpfix {
         }
     }
 
+    /// Returns the collectors of the bridge, with their counters.
     pub(super) const fn collectors(&self) -> &ExportCollectors {
         &self.collectors
     }

@@ -43,6 +43,7 @@ pub(crate) struct IpfixExporters {
 }
 
 impl IpfixExporters {
+    /// Returns the IPFIX exporters of bridges, none of them running.
     pub(in crate::exports) fn new(
         plane: &Arc<DataPlane>,
         bridges: &Arc<Bridges>,

@@ -166,6 +166,7 @@ impl BridgeNetflow {
         flows.len() == CHUNK
     }
 
+    /// Returns the collectors of the bridge, with their counters.
     pub(super) const fn collectors(&self) -> &ExportCollectors {
         &self.collectors
     }

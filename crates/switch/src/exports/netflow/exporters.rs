@@ -42,6 +42,7 @@ pub(crate) struct NetflowExporters {
 }
 
 impl NetflowExporters {
+    /// Returns the NetFlow exporters of bridges, none of them running.
     pub(in crate::exports) fn new(
         plane: &Arc<DataPlane>,
         bridges: &Arc<Bridges>,

@@ -140,6 +140,7 @@ impl BridgeSflow {
         self.collectors.send(self.exporter.take_datagrams(uptime_ms));
     }
 
+    /// Returns the collectors of the bridge, with their counters.
     pub(super) const fn collectors(&self) -> &ExportCollectors {
         &self.collectors
     }

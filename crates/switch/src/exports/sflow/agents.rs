@@ -40,6 +40,7 @@ pub(crate) struct SflowAgents {
 }
 
 impl SflowAgents {
+    /// Returns the sFlow agents of bridges, none of them running.
     pub(in crate::exports) fn new(
         plane: &Arc<DataPlane>,
         bridges: &Arc<Bridges>,
