@@ -359,7 +359,7 @@ impl HostCase {
         let offloads = if has_offloads { "offloads" } else { "no offloads" };
         let port = match port {
             DevicePort::Packet => "",
-            DevicePort::Xdp => ", AF_XDP ports",
+            DevicePort::Xdp | DevicePort::PolledXdp => ", AF_XDP ports",
             DevicePort::Tap => ", TAP ports",
         };
         let rules = match rules {

@@ -40,6 +40,8 @@ pub(super) enum DevicePort {
     Packet,
     /// AF_XDP sockets on veth devices.
     Xdp,
+    /// AF_XDP sockets on veth devices, which both switches poll without end.
+    PolledXdp,
     /// TAP devices that the switch creates.
     Tap,
 }
@@ -55,6 +57,7 @@ pub(super) struct DeviceSwitch {
 }
 
 impl DevicePort {
+    /// The types of ports, each as installed.
     pub(super) const ALL: [Self; 3] = [Self::Packet, Self::Xdp, Self::Tap];
 
     /// Returns the switches that have ports of this type.
@@ -66,7 +69,7 @@ impl DevicePort {
     pub(super) fn is_of(self, contender: &Contender) -> bool {
         match self {
             Self::Packet | Self::Tap => true,
-            Self::Xdp => contender.has_xdp(),
+            Self::Xdp | Self::PolledXdp => contender.has_xdp(),
         }
     }
 
@@ -75,6 +78,7 @@ impl DevicePort {
         match self {
             Self::Packet => PortSpec::Device,
             Self::Xdp => PortSpec::Xdp,
+            Self::PolledXdp => PortSpec::PolledXdp,
             Self::Tap => PortSpec::Tap,
         }
     }
@@ -83,6 +87,7 @@ impl DevicePort {
         match self {
             Self::Packet => "between network devices",
             Self::Xdp => "between network devices by AF_XDP",
+            Self::PolledXdp => "between network devices by AF_XDP, with busy polling",
             Self::Tap => "between TAP devices",
         }
     }
@@ -100,7 +105,7 @@ impl DeviceSwitch {
         count: u32,
     ) -> Self {
         let (cables, inside, outside) = match port {
-            DevicePort::Packet | DevicePort::Xdp => {
+            DevicePort::Packet | DevicePort::Xdp | DevicePort::PolledXdp => {
                 let cables = Cables::plug(prefix, count);
                 let inside: Vec<String> = cables.near().collect();
                 let outside = (1..=count).map(|number| cables.far(number)).collect();

@@ -19,7 +19,7 @@ use super::{
     live::traffic::{Due, StopAtEnd},
 };
 use crate::{
-    experiment::{Better, Row, Run, Samples, quantile_per_mille},
+    experiment::{Better, Row, Run, Samples, Verdict, quantile_per_mille},
     switch::Contender,
     wire::{Frame, TimedReceiver, WireSender, clock_time},
 };
@@ -27,6 +27,13 @@ use crate::{
 /// The rules for the load and for the probes.
 const RULES: [&str; 2] =
     ["udp,in_port=1,actions=output:2", "in_port=1,dl_type=0x88b5,actions=output:3"];
+
+/// The types of ports to compare.
+const TYPES: [DevicePort; 4] =
+    [DevicePort::Packet, DevicePort::Xdp, DevicePort::PolledXdp, DevicePort::Tap];
+/// The reason for longer times with AF_XDP ports as installed.
+const WHY_SLEEPS: &str = "a thread of Open vSwitch polls without end; a thread of Shunt sleeps, \
+                          unless the port has `busy_poll_us`, as in the rows with busy polling";
 
 /// Ports of the switch.
 const PORTS: u32 = 3;
@@ -69,9 +76,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     let all = Contender::both_on_devices();
     let (rounds, probes) = (run.either(3, 1), run.either(10_000, 200));
-    run.begin(DevicePort::ALL.len() * all.len() * (1 + 2 * rounds));
+    run.begin(TYPES.len() * all.len() * (1 + 2 * rounds));
     let mut rows = Vec::new();
-    for port in DevicePort::ALL {
+    for port in TYPES {
         let contenders = port.contenders(&all);
         let rates = contenders.iter().map(|contender| {
             let what = format!("the load, {}, {}", port.name(), contender.name());
@@ -90,10 +97,18 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                     rounds_of.push(measured);
                 }
             }
-            rows.extend(rows_of(&title(port, rate), rate, &contenders, &rounds_of));
+            let measured = rows_of(&title(port, rate), rate, &contenders, &rounds_of);
+            rows.extend(measured.into_iter().map(|row| with_reason(port, row)));
         }
     }
     rows
+}
+
+/// Adds the reason to a row that is worse because a thread of Shunt sleeps.
+fn with_reason(port: DevicePort, row: Row) -> Row {
+    let is_worse = row.ratio().is_some_and(|ratio| ratio.verdict() == Verdict::Worse);
+    let reason = if is_worse && port == DevicePort::Xdp { WHY_SLEEPS } else { "" };
+    Row { reason, ..row }
 }
 
 fn title(port: DevicePort, rate: OfferedRate) -> String {
@@ -259,5 +274,18 @@ mod tests {
         assert_eq!(metrics(None), idle);
         assert_eq!(metrics(Some(7)), [&idle[..], &[(RATE, 7.0)]].concat());
         assert!(rows_of("x", None, &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn only_sleeping_af_xdp_ports_explain_longer_times() {
+        let row = |ours: f64| Row {
+            better: Better::Less,
+            ours: Samples(vec![ours; 3]),
+            rival: Some(("Open vSwitch".to_owned(), Samples(vec![10.0; 3]))),
+            ..Row::new("x", MEDIAN_TIME, "us")
+        };
+        assert_eq!(with_reason(DevicePort::Xdp, row(20.0)).reason, WHY_SLEEPS);
+        assert_eq!(with_reason(DevicePort::Xdp, row(5.0)).reason, "");
+        assert_eq!(with_reason(DevicePort::Packet, row(20.0)).reason, "");
     }
 }

@@ -226,7 +226,9 @@ fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
         PortSpec::Device(name) => (name.clone(), Vec::new()),
         // With the userspace datapath, an internal port is a TAP device.
         PortSpec::Tap(name) => (name.clone(), vec!["type=internal".to_owned()]),
-        PortSpec::Xdp(name) => (name.clone(), vec!["type=afxdp".to_owned()]),
+        PortSpec::Xdp(name) | PortSpec::PolledXdp(name) => {
+            (name.clone(), vec!["type=afxdp".to_owned()])
+        }
         PortSpec::Guest(path) => {
             let path = format!("options:vhost-server-path={}", path.display());
             (format!("port{number}"), vec!["type=dpdkvhostuserclient".to_owned(), path])

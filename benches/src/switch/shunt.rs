@@ -14,6 +14,9 @@ use serde_json::Value;
 use super::{FrontCaches, PortSpec, Setup, Switch, huge_pages::HugePages};
 use crate::cpu;
 
+/// Time of a busy poll of an `af_xdp` port, if the experiment polls it.
+const BUSY_POLL_US: u32 = 20;
+
 /// A running `shuntd`.
 #[derive(Debug)]
 pub struct Shunt {
@@ -214,6 +217,9 @@ fn configuration(setup: &Setup) -> String {
             }
             PortSpec::Device(name) => format!("type = \"af_packet\"\ndevice = \"{name}\""),
             PortSpec::Xdp(name) => format!("type = \"af_xdp\"\ndevice = \"{name}\""),
+            PortSpec::PolledXdp(name) => {
+                format!("type = \"af_xdp\"\ndevice = \"{name}\"\nbusy_poll_us = {BUSY_POLL_US}")
+            }
             PortSpec::Dpdk { driver, arguments } => {
                 format!("type = \"dpdk\"\ndevargs = \"{driver}{number},{arguments}\"")
             }

@@ -71,6 +71,8 @@ pub enum PortSpec {
     Device(String),
     /// A network device, through AF_XDP sockets.
     Xdp(String),
+    /// The same, and a thread of Shunt polls the sockets without end, as that of Open vSwitch does.
+    PolledXdp(String),
     /// A TAP device that the switch creates.
     Tap(String),
     /// The card of a guest that listens at a socket (vhost-user).
@@ -99,7 +101,7 @@ impl PortSpec {
 
     /// Returns whether the port is a device with AF_XDP sockets.
     pub(super) const fn is_xdp(&self) -> bool {
-        matches!(self, Self::Xdp(_))
+        matches!(self, Self::Xdp(_) | Self::PolledXdp(_))
     }
 }
 
