@@ -5,6 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
 pub use shunt_kernels::cpu::measure_ns;
 
 /// Returns the threads of a process.
@@ -45,6 +49,18 @@ pub fn threads_ns(id: u32, name: &str) -> u64 {
             .is_ok_and(|comm| comm.starts_with(name))
     });
     named.filter_map(|thread| find_run_ns(id, thread)).sum()
+}
+
+/// Binds the calling thread to all CPUs but one, which belongs to another thread.
+///
+/// Without effect on a machine with one CPU.
+pub fn avoid(cpu: usize) {
+    let (own, mut set) = (Pid::from_raw(0), CpuSet::new());
+    for other in (0..CpuSet::count()).filter(|other| *other != cpu) {
+        let _ = set.set(other);
+    }
+    // The system ignores CPUs that do not exist, and refuses a set without any that does.
+    let _ = sched_setaffinity(own, &set);
 }
 
 /// Waits at most half a minute until the other threads of this process are idle.

@@ -18,7 +18,7 @@ use super::{
     forwarding::{FORWARDING_CPU, Sample, rows_by_length, sample},
 };
 use crate::{
-    capture,
+    capture, cpu,
     experiment::{Row, Run},
     switch::{Contender, PortSpec, Setup, Switch, output},
     wire::WireSender,
@@ -165,6 +165,7 @@ pub(super) fn under_load<R>(device: &str, length: u16, measure: impl FnOnce() ->
     let (sender, is_over) = (WireSender::open(device), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
+            cpu::avoid(FORWARDING_CPU);
             while !is_over.load(Ordering::Relaxed) {
                 sender.send(&frames);
             }

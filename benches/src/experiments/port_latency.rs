@@ -14,11 +14,13 @@ use std::{
 };
 
 use super::{
+    forwarding::FORWARDING_CPU,
     idle_ports::probe_frame,
     kernel_ports::{DevicePort, DeviceSwitch, frame, under_load},
     live::traffic::{Due, StopAtEnd},
 };
 use crate::{
+    cpu,
     experiment::{Better, Row, Run, Samples, Verdict, quantile_per_mille},
     switch::Contender,
     wire::{Frame, TimedReceiver, WireSender, clock_time},
@@ -201,6 +203,7 @@ fn measure(
 /// Sends the load until `is_over`.
 pub(super) fn send_evenly(device: &str, rate: u32, is_over: &AtomicBool) {
     let frames: Vec<Vec<u8>> = (0..FLOWS).map(|flow| frame(flow, LENGTH)).collect();
+    cpu::avoid(FORWARDING_CPU);
     let (sender, start) = (WireSender::open(device), Instant::now());
     let (mut due, mut next) = (Due::new(rate.max(1)), frames.iter().cycle());
     while !is_over.load(Ordering::Relaxed) {
