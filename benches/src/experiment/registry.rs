@@ -283,6 +283,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "nuevomatch-forwarding",
         title: "NuevoMatch: forwarding on one core with hundreds of masks",
         what: "Cycles per packet through rule sets of ClassBench, as installed, against OVS-DPDK",
+        options: &[Choice { option: "--only", names: nuevomatch::forwarding::names }],
         run: nuevomatch::forwarding::run,
         ..WITH_OPEN_VSWITCH
     },

@@ -17,26 +17,99 @@ use crate::{
     switch::{Contender, FrontCaches, Setup},
 };
 
-/// Rule sets and traffic: name of the rows, and workload.
-const WORKLOADS: &[(&str, &str)] = &[
-    ("acl 1K, 1K flows", "classbench-acl:1k:rules=1k:sizes=fixed:packets=60k"),
-    ("acl 1K, Zipf", "classbench-acl:100k:rules=1k:sizes=zipf:packets=180k"),
-    ("acl 1K, uniform", "classbench-acl:100k:rules=1k:sizes=fixed:packets=180k"),
-    ("acl 10K, Zipf", "classbench-acl:100k:rules=10k:sizes=zipf:packets=180k"),
-    ("acl 10K, uniform", "classbench-acl:100k:rules=10k:sizes=fixed:packets=180k"),
-    ("acl 100K, Zipf", "classbench-acl:100k:rules=100k:sizes=zipf:packets=180k"),
-    ("acl 100K, uniform", "classbench-acl:100k:rules=100k:sizes=fixed:packets=180k"),
-    ("ipc 10K, Zipf", "classbench-ipc:100k:rules=10k:sizes=zipf:packets=180k"),
-    ("ipc 10K, uniform", "classbench-ipc:100k:rules=10k:sizes=fixed:packets=180k"),
-    ("fw 10K, Zipf", "classbench-fw:100k:rules=10k:sizes=zipf:packets=180k"),
-    ("fw 10K, uniform", "classbench-fw:100k:rules=10k:sizes=fixed:packets=180k"),
+/// A rule set with traffic.
+struct RuleSetWorkload {
+    /// The value of `--only` that selects it.
+    rules: &'static str,
+    /// Its name in the rows.
+    title: &'static str,
+    /// Its name for the workload generator.
+    name: &'static str,
+}
+
+impl RuleSetWorkload {
+    /// Returns a workload.
+    const fn new(rules: &'static str, title: &'static str, name: &'static str) -> Self {
+        Self { rules, title, name }
+    }
+}
+
+/// The workloads of a whole run.
+const WORKLOADS: &[RuleSetWorkload] = &[
+    RuleSetWorkload::new(
+        "acl-1k",
+        "acl 1K, 1K flows",
+        "classbench-acl:1k:rules=1k:sizes=fixed:packets=60k",
+    ),
+    RuleSetWorkload::new(
+        "acl-1k",
+        "acl 1K, Zipf",
+        "classbench-acl:100k:rules=1k:sizes=zipf:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "acl-1k",
+        "acl 1K, uniform",
+        "classbench-acl:100k:rules=1k:sizes=fixed:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "acl-10k",
+        "acl 10K, Zipf",
+        "classbench-acl:100k:rules=10k:sizes=zipf:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "acl-10k",
+        "acl 10K, uniform",
+        "classbench-acl:100k:rules=10k:sizes=fixed:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "acl-100k",
+        "acl 100K, Zipf",
+        "classbench-acl:100k:rules=100k:sizes=zipf:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "acl-100k",
+        "acl 100K, uniform",
+        "classbench-acl:100k:rules=100k:sizes=fixed:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "ipc-10k",
+        "ipc 10K, Zipf",
+        "classbench-ipc:100k:rules=10k:sizes=zipf:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "ipc-10k",
+        "ipc 10K, uniform",
+        "classbench-ipc:100k:rules=10k:sizes=fixed:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "fw-10k",
+        "fw 10K, Zipf",
+        "classbench-fw:100k:rules=10k:sizes=zipf:packets=180k",
+    ),
+    RuleSetWorkload::new(
+        "fw-10k",
+        "fw 10K, uniform",
+        "classbench-fw:100k:rules=10k:sizes=fixed:packets=180k",
+    ),
     // Defaults that fit one seed alone would show here.
-    ("acl 10K of seed 7, uniform", "classbench-acl:100k:rules=10k:sizes=fixed:packets=180k:seed=7"),
-    ("ipc 10K of seed 7, uniform", "classbench-ipc:100k:rules=10k:sizes=fixed:packets=180k:seed=7"),
+    RuleSetWorkload::new(
+        "other-seed",
+        "acl 10K of seed 7, uniform",
+        "classbench-acl:100k:rules=10k:sizes=fixed:packets=180k:seed=7",
+    ),
+    RuleSetWorkload::new(
+        "other-seed",
+        "ipc 10K of seed 7, uniform",
+        "classbench-ipc:100k:rules=10k:sizes=fixed:packets=180k:seed=7",
+    ),
 ];
 
-const QUICK_WORKLOADS: &[(&str, &str)] =
-    &[("acl 1K, uniform", "classbench-acl:10k:rules=1k:sizes=fixed:packets=20k")];
+/// The workload of a short run.
+const QUICK_WORKLOADS: &[RuleSetWorkload] = &[RuleSetWorkload::new(
+    "acl-1k",
+    "acl 1K, uniform",
+    "classbench-acl:10k:rules=1k:sizes=fixed:packets=20k",
+)];
 
 /// A switch with its cache configuration.
 pub(super) struct Subject {
@@ -74,6 +147,13 @@ impl Subject {
     }
 }
 
+/// Returns the values of `--only`.
+pub(crate) fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = WORKLOADS.iter().map(|own| own.rules).collect();
+    names.dedup();
+    names
+}
+
 /// Compares Shunt with default settings with each choice of caches of OVS-DPDK.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut subjects = Subject::own();
@@ -102,12 +182,14 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         entries_max: Some(SMALL_ENTRIES),
     });
     let workloads = if run.is_quick { QUICK_WORKLOADS } else { WORKLOADS };
-    let small_count = workloads.iter().filter(|(title, _)| SMALL_WORKLOADS.contains(title)).count();
+    let workloads: Vec<&RuleSetWorkload> =
+        workloads.iter().filter(|own| run.chooses("--only", own.rules)).collect();
+    let small_count = workloads.iter().filter(|own| SMALL_WORKLOADS.contains(&own.title)).count();
     let (rounds, seconds) = (run.either(3, 1), run.either(3, 1) as u64);
     run.begin(workloads.len() * (1 + rounds * small) + rounds * small_count);
     let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
     let mut rows = Vec::new();
-    for (title, name) in workloads {
+    for RuleSetWorkload { title, name, .. } in workloads {
         let files = run.step(name, |folder| Files::of(name, folder));
         let mut samples: Vec<Vec<Sample>> = subjects.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
@@ -225,10 +307,10 @@ mod tests {
 
     #[test]
     fn workloads_are_legal_and_small_ones_are_known() {
-        for (title, name) in WORKLOADS.iter().chain(QUICK_WORKLOADS) {
+        for RuleSetWorkload { title, name, .. } in WORKLOADS.iter().chain(QUICK_WORKLOADS) {
             assert!(name.parse::<shunt_pipebench::name::WorkloadName>().is_ok(), "{title}: {name}");
         }
-        let titles: Vec<&str> = WORKLOADS.iter().map(|(title, _)| *title).collect();
+        let titles: Vec<&str> = WORKLOADS.iter().map(|own| own.title).collect();
         assert!(SMALL_WORKLOADS.iter().all(|title| titles.contains(title)));
     }
 
