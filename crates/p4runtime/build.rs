@@ -1,6 +1,7 @@
 //! Generates the messages and stubs from the files in `proto`, with a compiler in Rust instead of
 //! `protoc`.
 
+/// Compiles the protocol definitions. Fails if one of them is not valid.
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let files = protox::compile(["p4/v1/p4runtime.proto", "p4/config/v1/p4info.proto"], ["proto"])?;

@@ -17,6 +17,7 @@ use shunt_flow::FlowMask;
 const SIZES: &[(&str, usize, usize)] =
     &[("100", 100, 10), ("1k", 1000, 100), ("100k", 100_000, 600)];
 
+/// Adds the rules to a classifier, each with its age as the value.
 fn with_rules<C: Classifier<u64>>(mut table: C, rules: &RankedRules) -> C {
     for (matching, rank) in rules {
         table.insert(matching.clone(), *rank, Version::ZERO, rank.age);
@@ -24,6 +25,7 @@ fn with_rules<C: Classifier<u64>>(mut table: C, rules: &RankedRules) -> C {
     table
 }
 
+/// Measures lookups with and without masks in one classifier.
 fn bench_lookup(
     criterion: &mut Criterion,
     name: &str,
@@ -49,6 +51,7 @@ fn bench_lookup(
     group.finish();
 }
 
+/// Measures lookups in tuple spaces, and in linear lists of few rules.
 fn lookups(criterion: &mut Criterion) {
     for (size, rules_count, masks_count) in SIZES {
         for priorities in [Priorities::Random, Priorities::Specific] {
@@ -63,6 +66,7 @@ fn lookups(criterion: &mut Criterion) {
     }
 }
 
+/// Measures insertion and removal of all rules of a table.
 fn changes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tuple_space/change");
     for (size, rules_count, masks_count) in SIZES {

@@ -48,6 +48,7 @@ pub(crate) enum RuleEvent {
 }
 
 impl CacheEngine {
+    /// Returns an engine without entries at this version of the tables.
     pub(crate) fn new(version: u64, seed: u64) -> Self {
         let version = Version::new(version);
         let (direct, rules) = (Direct::new(version, seed), SharedRules::default());

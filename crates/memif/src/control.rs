@@ -135,6 +135,7 @@ impl MemifControl {
         Ok(started)
     }
 
+    /// Starts the control thread. Fails if the system has no descriptors or threads.
     fn start() -> io::Result<Self> {
         let events = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;

@@ -277,18 +277,22 @@ impl MessageFields<'_> {
         *first
     }
 
+    /// Reads one byte, or 0 at the end of the message.
     fn u8(&mut self) -> u8 {
         u8::from_ne_bytes(self.take())
     }
 
+    /// Reads two bytes in native order. Returns 0 if the message is too short.
     fn u16(&mut self) -> u16 {
         u16::from_ne_bytes(self.take())
     }
 
+    /// Reads four bytes in native order. Returns 0 if the message is too short.
     fn u32(&mut self) -> u32 {
         u32::from_ne_bytes(self.take())
     }
 
+    /// Reads eight bytes in native order. Returns 0 if the message is too short.
     fn u64(&mut self) -> u64 {
         u64::from_ne_bytes(self.take())
     }

@@ -55,6 +55,7 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
+    /// Returns a queue of which the event does not wake the worker.
     pub(crate) const fn new(ring: ReceiveRing, event: File) -> Self {
         Self { ring, event, is_watched: false }
     }

@@ -31,6 +31,7 @@ use crate::{
 pub(crate) struct MemifAddress(PathBuf);
 
 impl MemifAddress {
+    /// Returns the address that the configuration writes as this path.
     pub(crate) fn new(socket: &Path) -> Self {
         Self(socket.to_owned())
     }

@@ -19,6 +19,7 @@ pub struct MemifWorker {
 }
 
 impl MemifWorker {
+    /// Returns the receiver and sender with number `worker`.
     pub(crate) fn new(queues: &Arc<InterfaceQueues>, worker: u16) -> Self {
         let receiver = MemifReceiver {
             queues: Arc::clone(queues),

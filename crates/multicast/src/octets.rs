@@ -11,6 +11,7 @@ pub(crate) struct MessageOctets<'a> {
 }
 
 impl<'a> MessageOctets<'a> {
+    /// Returns the whole frame as unread octets.
     pub(crate) const fn new(frame: &'a [u8]) -> Self {
         Self { unread: frame, frame_length: frame.len() }
     }

@@ -62,6 +62,7 @@ struct NicEntry {
 }
 
 impl NicEntry {
+    /// Returns an entry, with the output port and header bits of its rule.
     fn new(no: EntryNo, stage: usize, priority: u32, rule: LtmRule, is_punt: bool) -> Self {
         let port = match rule.actions.last() {
             Some(DatapathAction::Output { port, .. }) => u16::try_from(port.number()).ok(),
@@ -114,6 +115,7 @@ pub(crate) const REASON_MISS: u8 = 0;
 pub(crate) const REASON_ACTION: u8 = 2;
 
 impl NicStage {
+    /// Returns a stage without entries.
     fn new(seed: u64) -> Self {
         Self {
             table: StageTable::new(seed),

@@ -59,6 +59,7 @@ pub(crate) struct OutgoingPacket {
 }
 
 impl CommandQueue {
+    /// Returns an empty queue. Fails if the system has no descriptor for the signal.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { state: Mutex::default(), wake: Signal::new()? })
     }

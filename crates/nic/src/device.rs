@@ -28,6 +28,7 @@ pub struct NicDevice {
 }
 
 impl NicDevice {
+    /// Returns a device that controls `chain` by commands to the packet thread.
     pub(crate) fn new(chain: Arc<Mutex<NicChain>>, commands: Arc<CommandQueue>) -> Self {
         let program = *chain.lock().program();
         Self { program, chain, commands }

@@ -184,6 +184,7 @@ impl Drop for CloseOnDrop {
 }
 
 impl NicWorker {
+    /// Returns a worker without ports. Fails if the system has no descriptors.
     pub(crate) fn new(shared: WorkerShared) -> std::io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&*shared.commands, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
@@ -204,6 +205,7 @@ impl NicWorker {
         })
     }
 
+    /// Starts the packet thread. Fails if the system cannot start a thread.
     pub(crate) fn spawn(mut self) -> std::io::Result<NicThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, commands) = (Arc::clone(&stop), Arc::clone(&self.shared.commands));

@@ -4,6 +4,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use shunt_p4runtime::program::{Program, p4info_text};
 
+/// Writes the P4Info and bmv2 files to a folder. Fails if a write fails.
 fn main() -> Result<(), Box<dyn Error>> {
     let folder: PathBuf =
         env::args_os().nth(1).ok_or("no folder: pass it as the first argument")?.into();

@@ -25,6 +25,7 @@ pub(crate) struct ChainVerifier {
 }
 
 impl ChainVerifier {
+    /// Returns a verifier; `None` for `roots` accepts every server.
     pub(crate) const fn new(roots: Option<RootCertStore>, provider: Arc<CryptoProvider>) -> Self {
         Self { roots, provider }
     }

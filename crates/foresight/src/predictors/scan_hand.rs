@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, ops::Bound};
 pub(super) struct ScanHand<K>(Option<K>);
 
 impl<K: Copy + Ord> ScanHand<K> {
+    /// Returns a hand at the start of the map.
     pub(super) const fn new() -> Self {
         Self(None)
     }

@@ -55,6 +55,7 @@ const AHEAD_MAX: u128 = 8;
 const CANDIDATES_MAX: usize = 8;
 
 impl SourcePortTable {
+    /// Returns an empty table with room for `capacity` clients, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self { sequences: BTreeMap::new(), capacity: capacity.max(1), hand: ScanHand::new() }
     }
@@ -134,6 +135,7 @@ impl ClientService {
 }
 
 impl PortSequence {
+    /// Returns a sequence after the first source port, with an unknown step.
     const fn new(port: u128) -> Self {
         Self { last: port, step: 0, is_certain: false, forecast: None, is_used: false }
     }

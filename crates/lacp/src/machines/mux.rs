@@ -49,6 +49,7 @@ pub(crate) struct MuxMachine {
 }
 
 impl MuxMachine {
+    /// Returns the state of the mux machine, as IEEE 802.1AX names it.
     pub(crate) const fn state(&self) -> MuxState {
         self.state
     }

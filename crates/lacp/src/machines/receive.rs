@@ -51,6 +51,7 @@ pub(crate) enum Expiry {
 }
 
 impl ReceiveMachine {
+    /// Returns the state of the receive machine, as IEEE 802.1AX names it.
     pub(crate) const fn state(&self) -> ReceiveState {
         self.state
     }

@@ -10,6 +10,7 @@ pub(crate) struct Octets<'a> {
 }
 
 impl<'a> Octets<'a> {
+    /// Returns the whole frame as unread octets.
     pub(crate) const fn new(frame: &'a [u8]) -> Self {
         Self { unread: frame, length: frame.len() }
     }

@@ -32,10 +32,12 @@ impl MemifToken {
     /// The wake event of the control thread.
     pub(super) const WAKE: Self = Self(0);
 
+    /// Returns the token as the number that an epoll event carries.
     pub(super) const fn number(self) -> u64 {
         self.0
     }
 
+    /// Returns the token of the number that an epoll event carries.
     pub(super) const fn from_number(number: u64) -> Self {
         Self(number)
     }
@@ -152,6 +154,7 @@ fn watch(events: &Epoll, descriptor: impl AsFd, token: MemifToken) -> nix::Resul
 }
 
 impl MemifState {
+    /// Returns a state without listeners, connections and interfaces.
     pub(super) const fn new(events: Arc<Epoll>) -> Self {
         Self {
             events,

@@ -35,6 +35,7 @@ impl RawPeer {
         Self(own)
     }
 
+    /// Sends a message of the protocol; a closed connection drops it.
     fn send(&self, message: &MemifMessage, descriptor: Option<BorrowedFd<'_>>) {
         // Sending fails if the other side has closed the connection.
         let _ = send_with_descriptors(&self.0, &message.encode(), descriptor.as_slice());

@@ -47,6 +47,7 @@ fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
 /// Maximum time to wait until an interface reaches a state.
 const LONGEST: Duration = Duration::from_secs(20);
 
+/// Waits up to 20 seconds until all links are up, and panics if one is not.
 fn await_links(interfaces: &[&MemifInterface]) {
     for interface in interfaces {
         let is_up = interface.wait_for_link(LONGEST, MemifLink::is_up);

@@ -35,6 +35,7 @@ struct Doorbell {
 }
 
 impl Doorbell {
+    /// Returns a doorbell that is not notified. Fails without a free descriptor.
     fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self { signal: Signal::new()?, is_notified: AtomicBool::new(false) }))
     }

@@ -102,6 +102,7 @@ struct FlowBucket {
 }
 
 impl QueueOrder {
+    /// Returns an order in which no packets are held or diverted.
     fn new(progress: Arc<FinishedFrames>) -> Self {
         Self {
             progress,

@@ -72,6 +72,7 @@ impl NicPorts {
 }
 
 impl Representor {
+    /// Returns the name of the port in messages: its number on the NIC.
     fn name(&self) -> String {
         format!("port {} of the NIC", self.number)
     }

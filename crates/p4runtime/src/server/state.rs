@@ -82,6 +82,7 @@ struct ControllerStream {
 }
 
 impl ServiceState {
+    /// Returns a service without streams, controllers and a loaded pipeline.
     pub(super) fn new(settings: ServerSettings, device: Box<dyn Device>) -> Self {
         Self {
             settings,

@@ -141,6 +141,7 @@ impl<T: OffloadDevice> Chaos<T> {
         happens
     }
 
+    /// Takes the results of the inner device, and delays some of them.
     fn poll_inner(&mut self, events: &mut Vec<OffloadEvent>) {
         let start = events.len();
         self.inner.poll(events);

@@ -172,10 +172,12 @@ impl SoftwareDevice {
         self.events.push(OffloadEvent::Idle { entry });
     }
 
+    /// Returns the number of entries of a stage.
     fn count(&self, stage: StageId) -> usize {
         self.entries.values().filter(|entry| entry.stage == stage).count()
     }
 
+    /// Adds an entry. Fails if its rule is unsupported or present, or without room.
     fn insert(
         &mut self,
         index: LtmIndex,
@@ -199,6 +201,7 @@ impl SoftwareDevice {
         Ok(())
     }
 
+    /// Executes an operation at once. Removals fail if a test requests it.
     fn execute(&mut self, operation: Operation) -> Result<(), OffloadError> {
         match operation {
             Operation::Insert { entry, stage, rule } => self.insert(entry, stage, rule),

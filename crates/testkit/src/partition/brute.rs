@@ -57,6 +57,7 @@ pub fn new_entries_in_nearly_full_stages(stages: &PlainStages, placements: &[Pla
     placements.iter().filter(is_contended).filter(|placement| is_fresh(stages, placement)).count()
 }
 
+/// Returns whether the stage does not hold the sub-traversal yet.
 fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
     !stages.0[placement.stage.index()].held.contains(&placement.steps)
 }

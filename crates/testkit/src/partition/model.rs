@@ -39,6 +39,7 @@ impl ReplayCounts {
         self.hits.iter().filter(|hit| !**hit).count()
     }
 
+    /// Counts an added entry as written or shared; a full stage counts nothing.
     fn count(&mut self, put: ModelPut) {
         match put {
             ModelPut::Fresh => self.written += 1,
@@ -91,6 +92,7 @@ impl ModelChain {
         rest.is_empty()
     }
 
+    /// Returns the stages of the chain in order.
     fn stages(&self) -> impl Iterator<Item = StageId> + use<> {
         (0..self.capacity.stages_count).filter_map(StageId::new)
     }
@@ -100,6 +102,7 @@ impl ModelChain {
         self.entries.get(steps).copied().unwrap_or_default()
     }
 
+    /// Returns whether the stage has no room for another entry.
     fn is_full(&self, stage: StageId) -> bool {
         self.counts[stage.index()] >= self.capacity.stage_entries_max
     }
@@ -119,6 +122,7 @@ impl ModelChain {
         ModelPut::Fresh
     }
 
+    /// Removes a sub-traversal from some stages; other stages keep it.
     fn remove(&mut self, steps: &[u32], stages: StageSet) {
         let Some(held) = self.entries.get_mut(steps) else { return };
         let gone = held.intersection(stages);
