@@ -19,6 +19,7 @@ const OUTLINES_COUNT: u64 = 256;
 
 /// Stages that find their entries by the identity of the sub-traversal.
 struct IndexedStages {
+    /// The stages that hold each sub-traversal, with its identity.
     holders: HashTable<(u64, StageSet)>,
 }
 

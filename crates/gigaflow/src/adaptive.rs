@@ -63,7 +63,9 @@ pub struct Adaptive<P> {
     /// The copy keeps a policy that learns from mixing the directory and the cache.
     sub_traversals: SimulatedCache<P>,
     megaflows: SimulatedCache<MegaflowPolicy>,
+    /// The set duelling of each start, by its hash.
     duels: HashTable<Duel>,
+    /// Number of samples since the simulated caches were last emptied.
     samples_count: u32,
     /// Consecutive packets that were sampled while the cache had room.
     relaxed_count: u32,
@@ -192,7 +194,9 @@ impl<P: PartitionPolicy + Clone> PartitionPolicy for Adaptive<P> {
 /// The result of one sampled traversal: the simulated caches in which it hit.
 #[derive(Clone, Copy, Debug)]
 struct DuelSample {
+    /// True if the simulated cache of sub-traversals hit.
     sub_traversals: bool,
+    /// True if the simulated cache of megaflows hit.
     megaflows: bool,
 }
 
@@ -307,14 +311,18 @@ impl<P: PartitionPolicy> SimulatedCache<P> {
 struct Directory {
     entries: HashTable<DirectoryEntry>,
     capacity: Capacity,
+    /// Number of entries in each stage.
     counts: [usize; STAGES_MAX as usize],
+    /// True once a traversal has found no room.
     was_full: bool,
 }
 
 /// The identity of a sub-traversal, and the stages that hold it.
 #[derive(Clone, Copy, Debug)]
 struct DirectoryEntry {
+    /// The identity of the sub-traversal.
     identity: u64,
+    /// The stages that hold the sub-traversal.
     stages: StageSet,
 }
 

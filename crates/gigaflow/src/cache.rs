@@ -77,14 +77,17 @@ pub enum Fallback {
 pub struct Gigaflow {
     ltm: Ltm,
     policy: ActivePolicy,
+    /// The policy for traversals that are cached as megaflows.
     megaflow: MegaflowPolicy,
     sampler: Sampler,
     seed: u64,
+    /// The outline of the traversal that is filled, reused for the next one.
     outline: TraversalOutline,
     counts: GigaflowCounts,
     /// The empty rewrite, for LTM rules that write no header for a next stage.
     no_rewrite: Match,
     masks: HeaderMasks,
+    /// The memory of a fill, reused for the next one.
     scratch: FillScratch,
 }
 
@@ -148,6 +151,7 @@ struct FillRequest<'a> {
     matched: &'a [u32],
     /// The stages that new entries may go to.
     open: StageSet,
+    /// The size of the entries: sub-traversals or the whole traversal.
     granularity: Granularity,
 }
 

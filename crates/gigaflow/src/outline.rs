@@ -77,7 +77,9 @@ pub struct OutlineStep {
 /// ```
 #[derive(Clone, Debug)]
 pub struct TraversalOutline {
+    /// The segments between partition points, first to last.
     segments: Vec<OutlineSegment>,
+    /// Number of table lookups of the traversal.
     steps_count: u16,
     /// The state at which the traversal starts.
     start: StateId,
@@ -300,8 +302,11 @@ pub struct SubTraversalOutline {
 /// Iterates over the sub-traversals that begin with one segment.
 pub(crate) struct Candidates<'a> {
     segments: std::slice::Iter<'a, OutlineSegment>,
+    /// Index of the first step of the sub-traversals.
     first_step: u16,
+    /// The hash of the start state and of the steps so far.
     identity: u64,
+    /// The field groups of the steps so far.
     groups: FieldGroups,
 }
 

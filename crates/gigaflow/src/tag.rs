@@ -40,16 +40,21 @@ use crate::ltm::Tag;
 /// All tags of one chain of stages.
 #[derive(Debug)]
 pub struct TagSpace {
+    /// The tags by their numbers.
     slots: Vec<TagSlot>,
+    /// The start tag of each bridge, by the number of the bridge.
     by_bridge: HashMap<u64, Tag, foldhash::fast::FixedState>,
     /// The tags by the number of their continuation.
     /// The number is unique while a slot holds the continuation.
     by_continuation: HashMap<u32, Tag, foldhash::fast::FixedState>,
+    /// The tags of which the numbers may be used again.
     free: Vec<Tag>,
     /// The tags that are retired and not yet freed, oldest first.
     retired: VecDeque<Tag>,
+    /// Number of tags that were retired so far.
     retired_count: u64,
     reuse: Reuse,
+    /// Maximum number of tags.
     count_max: usize,
 }
 
@@ -79,7 +84,9 @@ pub struct TagsFull(pub usize);
 /// A tag number: its name, and the number of entries that hold it.
 #[derive(Debug)]
 struct TagSlot {
+    /// The state that the tag represents; `None` for a free or retired tag.
     name: Option<TagName>,
+    /// Number of entries and fills that hold the tag.
     held_count: u32,
 }
 

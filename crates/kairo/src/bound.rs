@@ -35,13 +35,16 @@ pub(crate) const EXAMINED_MAX: usize = 1 << 23;
 /// A bound on the rules of a change, and the count of changes that exceeded it.
 #[derive(Debug)]
 pub(crate) struct ChangeBound {
+    /// Maximum number of rules of a change that are searched one by one.
     deltas_max: usize,
+    /// Number of changes that exceeded the bound so far.
     overflows: u64,
 }
 
 /// The deltas of a change for which the engine still searches one by one.
 #[cfg(feature = "dbsp")]
 pub(crate) struct RemainingDeltas<'d> {
+    /// The deltas to search.
     pub(crate) deltas: Cow<'d, [Delta]>,
     /// Numbers of the deltas in the whole change; `None` if no delta is missing.
     delta_numbers: Option<Vec<usize>>,

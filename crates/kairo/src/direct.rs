@@ -21,7 +21,9 @@ use crate::{
 pub struct Direct {
     version: Version,
     index: RegionIndex,
+    /// The bound on the number of rules of a change.
     bound: ChangeBound,
+    /// Approximate number of visits that the rules of a change may examine.
     examined_max: usize,
     /// Greatest amount of work per call of [`Evictor::run_maintenance`].
     /// One unit is a reclaimed entry, or a visit that is added to a projection.

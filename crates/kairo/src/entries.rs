@@ -18,6 +18,7 @@ pub(crate) struct EntryRecord<L> {
 /// The entry that uses a slot now, or used it last.
 #[derive(Clone, Copy)]
 struct SlotOwner {
+    /// The id of the entry.
     id: EntryId,
     /// False once the entry is retired or reclaimed.
     is_watched: bool,
@@ -38,11 +39,13 @@ pub(crate) struct WatchedEntries<L> {
     owners: Vec<SlotOwner>,
     /// The record of the entry of each slot.
     records: Vec<Option<EntryRecord<L>>>,
+    /// The free slots.
     free: Vec<u32>,
     /// The slots of entries by their ids.
     /// A retired entry stays in this map until it is reclaimed, because removing thousands of ids
     /// would delay the change that retires the entries.
     by_id: HashMap<EntryId, u32, FixedState>,
+    /// Number of entries that are watched.
     watched: usize,
     /// The slots of retired entries, first retired first.
     retired: VecDeque<u32>,

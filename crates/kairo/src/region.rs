@@ -13,7 +13,9 @@ const FRAGMENT: (usize, u64) = (word::IP_MISC as usize, 1 << 32);
 /// One word of the match of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MatchWord {
+    /// Index of the word in the key.
     word: usize,
+    /// The bits that the rule matches in the word.
     bits: u64,
     /// The value that the rule matches under `bits`.
     value: u64,

@@ -54,8 +54,11 @@ fn five_tuple(frame: &[u8]) -> Option<[u32; 5]> {
 /// The number of packets that each rule matched, by the position of the rule.
 #[derive(Default)]
 struct Winners {
+    /// Number of looked up packets.
     packets: u64,
+    /// Number of packets that matched no rule.
     unmatched: u64,
+    /// Number of packets that each rule matched, by the value of the rule.
     wins: BTreeMap<u32, u64>,
 }
 

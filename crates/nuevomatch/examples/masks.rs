@@ -125,7 +125,9 @@ impl Contest {
 
 /// The size of a megaflow cache.
 struct CacheSize {
+    /// Number of megaflows.
     entries: usize,
+    /// Number of different masks of the megaflows.
     masks: usize,
 }
 

@@ -132,6 +132,7 @@ impl AclRule {
 /// ```
 #[derive(Clone, Debug)]
 pub struct AclClassifier {
+    /// The classifier of each category.
     categories: Vec<NuevoMatch<5>>,
 }
 
@@ -220,12 +221,14 @@ impl AclClassifier {
 /// ```
 #[derive(Debug)]
 pub struct LiveAclClassifier {
+    /// The classifier of each category.
     categories: Vec<LiveNuevoMatch<5>>,
 }
 
 /// A reader of a [`LiveAclClassifier`]. Each thread uses its own clone.
 #[derive(Clone, Debug)]
 pub struct AclReader {
+    /// The reader of each category.
     categories: Vec<LiveReader<5>>,
 }
 

@@ -42,11 +42,15 @@ pub enum FieldMatch {
 /// equal priorities, the rule with the smallest value wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PriorityRule<const N: usize> {
+    /// The least matching value of each lane.
     pub(crate) low: [u32; N],
+    /// The greatest matching value of each lane.
     pub(crate) high: [u32; N],
     /// The bits of each lane that must agree with `low`, if its mask is not a prefix.
     pub(crate) mask: [u32; N],
+    /// The priority; the smallest one wins.
     pub(crate) priority: u32,
+    /// The number that a lookup returns for the rule.
     pub(crate) value: u32,
 }
 

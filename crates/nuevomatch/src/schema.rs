@@ -30,6 +30,7 @@ pub const LANE_BITS_MAX: u32 = 32;
 pub struct KeySchema {
     /// The first lane of each field, and the number of all lanes at the end.
     firsts: Vec<usize>,
+    /// Number of bits of each lane.
     widths: Vec<u8>,
 }
 

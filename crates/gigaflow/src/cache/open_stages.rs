@@ -23,6 +23,7 @@ pub(super) struct OpenStages<'a> {
     open: StageSet,
     /// The stages with free room.
     room: StageSet,
+    /// The full stages that a policy should avoid.
     contended: StageSet,
     /// The last use of the entry that each full stage would evict next.
     ///

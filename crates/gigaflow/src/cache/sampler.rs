@@ -22,7 +22,9 @@ pub(super) struct Sampler {
     left: u32,
     /// Samples since the mean gap was last adjusted.
     sampled: u32,
+    /// Number of misses when the mean gap was last adjusted.
     misses: u64,
+    /// The state of the random numbers.
     state: u64,
 }
 

@@ -39,11 +39,14 @@ use crate::{
 pub struct Ltm {
     capacity: Capacity,
     victims: VictimChoice,
+    /// The LTM table of each stage.
     stages: Vec<LtmTable>,
     stage_entries: StageEntries,
     tags: TagSpace,
     index: IdentityIndex,
+    /// Number of entries that were made so far.
     made: u64,
+    /// Number of entries that were evicted so far.
     evicted: u64,
 }
 

@@ -16,6 +16,7 @@ pub(super) struct GhostQueue {
     /// The identities in the order of their evictions.
     /// Some of the sub-traversals may be cached again.
     order: VecDeque<u64>,
+    /// Maximum number of identities.
     count_max: usize,
 }
 

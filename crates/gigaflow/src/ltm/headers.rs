@@ -5,7 +5,9 @@ use shunt_flow::{FlowKey, Match, layout::HEADER_START};
 /// A copy of the headers of a packet, made at the first rewrite.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RewrittenHeaders {
+    /// The copied headers; valid only if `is_rewritten` is true.
     key: FlowKey,
+    /// True if a rewrite has changed the headers of this packet.
     is_rewritten: bool,
 }
 

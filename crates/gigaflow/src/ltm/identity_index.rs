@@ -20,6 +20,7 @@ use crate::{
 /// The stages and slots of the entries of each identity.
 #[derive(Debug)]
 pub(super) struct IdentityIndex {
+    /// The entries, by the hash of their identities.
     entries: HashTable<IndexedEntry>,
     /// Number of indexed entries in each cell of the filter.
     ///

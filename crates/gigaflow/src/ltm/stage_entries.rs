@@ -16,6 +16,7 @@ use crate::{outline::SubTraversalId, partition::StageId};
 #[derive(Debug)]
 pub(super) struct StageEntry {
     pub(super) rule: LtmRule,
+    /// The generation of the slot, which distinguishes its entries.
     pub(super) generation: u32,
     pub(super) stage: StageId,
     /// The id that policies compare.
@@ -80,17 +81,23 @@ pub(super) struct StageEntries {
 /// A slot of the store, in the list of its class by last use.
 #[derive(Debug)]
 struct EntrySlot {
+    /// The entry; `None` in a free slot.
     stage_entry: Option<StageEntry>,
     class: UseClass,
+    /// The slot of the next older entry, or `NONE`.
     older: u32,
+    /// The slot of the next newer entry, or `NONE`.
     newer: u32,
 }
 
 /// The first and the last entry of a linked list of entries.
 #[derive(Clone, Copy, Debug)]
 struct StageOrder {
+    /// The slot of the oldest entry, or `NONE`.
     oldest: u32,
+    /// The slot of the newest entry, or `NONE`.
     newest: u32,
+    /// Number of entries in the list.
     count: usize,
 }
 

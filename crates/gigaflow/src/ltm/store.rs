@@ -69,6 +69,7 @@ pub trait Store {
 #[derive(Debug, Default)]
 pub struct VecStore {
     slots: Vec<VecSlot>,
+    /// The numbers of the free slots.
     free: Vec<u32>,
     /// Entries that were made since [`VecStore::clear_notes`], with sub-traversals.
     pub made: Vec<(LtmEntryRef, Arc<Traversal>)>,
@@ -79,6 +80,7 @@ pub struct VecStore {
 /// A slot of the store: its generation, and its entry if not free.
 #[derive(Debug, Default)]
 struct VecSlot {
+    /// Number of entries that the slot had before.
     generation: u32,
     /// The traversal and the hits of the entry.
     held: Option<(Arc<Traversal>, Hits)>,

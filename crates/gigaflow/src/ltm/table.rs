@@ -27,6 +27,7 @@ pub(super) struct LtmTable {
     mask_hasher: foldhash::fast::FixedState,
     /// The rules of each tag, indexed by the number of the tag.
     tags: Vec<TagRules>,
+    /// Number of masks of all tags.
     masks_count: usize,
 }
 

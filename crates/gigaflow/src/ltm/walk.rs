@@ -9,11 +9,14 @@ use super::{LtmEntryRef, Next, RewrittenHeaders, Tag, table::MatchedEntry};
 /// The memory of a walk is reused for the next packet.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
+    /// The slots of the matched entries, first to last.
     slots: Vec<u32>,
     /// The generations of the entries in `slots`.
     generations: Vec<u32>,
     headers: RewrittenHeaders,
+    /// The tag of the next lookup; `None` if the packet had no first tag.
     tag: Option<Tag>,
+    /// True once an entry that ends the traversal has matched.
     is_hit: bool,
     /// True until the rewrite of the last matched entry is applied.
     is_to_rewrite: bool,

@@ -222,7 +222,9 @@ const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: Fie
 /// field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldGroups {
+    /// The groups, of which only the first `count` are in use.
     sets: [FieldSet; Coupling::ALL.len()],
+    /// Number of groups in use.
     count: u8,
 }
 

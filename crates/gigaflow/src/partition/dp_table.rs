@@ -47,9 +47,12 @@ use crate::outline::{SubTraversalOutline, TraversalOutline};
 #[derive(Clone, Debug, Default)]
 pub(in crate::partition) struct DpTable {
     values: DpValues,
+    /// The gain of each candidate that begins with the current segment.
     gains: Vec<i64>,
+    /// The stages that hold each candidate of the current segment.
     holders: Vec<StageSet>,
     shapes: ShapeCache,
+    /// The candidates that some stage holds.
     held: Vec<HeldCandidate>,
 }
 
@@ -62,9 +65,11 @@ struct DpValues {
     best: Vec<i64>,
     /// The ends of the chosen sub-traversals, or [`UNUSED`], in the layout of `best`.
     ends: Vec<u8>,
+    /// The usable stages, one for each layer.
     layers: Vec<StageId>,
     /// The value that a new entry adds in each layer; it is negative.
     costs: Vec<i64>,
+    /// Number of segments of the traversal.
     segments_count: usize,
     skipped: SkippedStages,
 }
@@ -74,6 +79,7 @@ struct DpValues {
 pub(in crate::partition) struct CandidateRow<'a> {
     /// The segment with which the candidates begin.
     pub(in crate::partition) first: usize,
+    /// The gain of each candidate.
     pub(in crate::partition) gains: &'a [i64],
     /// The holders of each candidate; empty if no stage holds any candidate of the row.
     pub(in crate::partition) holders: &'a [StageSet],
@@ -97,6 +103,7 @@ pub(in crate::partition) struct Preference {
     pub(in crate::partition) contended: i64,
     /// The cost of every sub-traversal.
     pub(in crate::partition) sub_traversal: i64,
+    /// The stages that the partition may skip.
     pub(in crate::partition) skipped: SkippedStages,
 }
 

@@ -18,6 +18,7 @@ use crate::outline::{SubTraversalOutline, TraversalOutline};
 pub struct JointPolicy {
     score: Score,
     table: DpTable,
+    /// The chosen partition, reused for the next one.
     placements: Vec<Placement>,
 }
 

@@ -10,6 +10,7 @@ use crate::outline::TraversalOutline;
 /// Never partitions: the whole traversal is one entry.
 #[derive(Clone, Debug, Default)]
 pub struct MegaflowPolicy {
+    /// The chosen partition, reused for the next one.
     placements: Vec<Placement>,
 }
 

@@ -26,11 +26,13 @@ pub(super) struct ShapeCache {
 /// A shape, with the gains of its candidates and its latest partitions.
 #[derive(Clone, Debug)]
 pub(super) struct ShapeEntry {
+    /// The hash of the shape.
     hash: u64,
     outline_shape: OutlineShape,
     gains: Gains,
     /// The hashes of the inputs of the partitions in `cached`, in the same order.
     hashes: Vec<u64>,
+    /// The latest partitions of the shape.
     cached: Vec<CachedPartition>,
     /// The index of the cached partition to replace next.
     oldest: usize,
@@ -39,8 +41,11 @@ pub(super) struct ShapeEntry {
 /// The gain of each candidate, and whether it is coupled, segment by segment.
 #[derive(Clone, Debug)]
 pub(super) struct Gains {
+    /// The gain of each candidate.
     gains: Vec<i64>,
+    /// For each candidate, whether its fields are coupled.
     coupled: Vec<bool>,
+    /// Number of segments of the traversal.
     segments_count: usize,
 }
 
@@ -62,8 +67,11 @@ pub(super) struct HeldCandidate {
 /// A result of the dynamic program, with the inputs that it depends on.
 #[derive(Clone, Debug, Default)]
 struct CachedPartition {
+    /// The usable stages, those with room, and the contended ones.
     conditions: Conditions,
+    /// The candidates that some stage held.
     held: Vec<HeldCandidate>,
+    /// The partition.
     placements: Vec<Placement>,
 }
 

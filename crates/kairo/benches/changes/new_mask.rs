@@ -41,6 +41,7 @@ const ENTRIES: [u32; 2] = [1 << 20, 1 << 12];
 struct NewMaskFixture {
     pipeline: Pipeline,
     engine: Direct,
+    /// The masks of the measured rules that are not used yet.
     masks: Box<dyn Iterator<Item = u32>>,
 }
 

@@ -42,6 +42,7 @@ const ENGINES: [&str; 2] = ["direct", "visits"];
 struct OneRuleFixture {
     pipeline: Pipeline,
     engines: [Box<dyn Evictor>; 2],
+    /// The generation of the entry in each slot.
     generations: Vec<u32>,
     /// Number of changes so far.
     changes: u32,

@@ -21,6 +21,7 @@ pub(super) struct Chains {
     links: Vec<ChainLink>,
     /// Number of positions in all chains.
     len: usize,
+    /// Number of chains.
     chains: usize,
 }
 
@@ -29,7 +30,9 @@ pub(super) struct Chains {
 struct ChainLink {
     /// The next position in the chain, or [`NONE`].
     next: u32,
+    /// The position before; for the first position, the first of the next chain.
     before: Predecessor,
+    /// The fingerprint that all positions of the chain have.
     fingerprint: u32,
 }
 

@@ -19,6 +19,7 @@ pub(super) struct Columns(Vec<Column>);
 
 /// One half word of the keys of all visits of a group.
 struct Column {
+    /// Index of the word in the key.
     word: usize,
     /// The number of bits below the half word in its word: 0 or 32.
     shift: u32,
@@ -33,7 +34,9 @@ struct Column {
 struct ColumnTest {
     /// Index of the column.
     column: usize,
+    /// The bits to compare.
     bits: u32,
+    /// The value that these bits must have.
     value: u32,
 }
 
@@ -42,7 +45,9 @@ struct ColumnTest {
 /// The conditions compare the bits that are in the mask of the rule and in the columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ColumnTests {
+    /// The conditions, of which only the first `count` are in use.
     all: [ColumnTest; COLUMNS_MAX],
+    /// Number of conditions.
     count: usize,
     /// True if the conditions compare all bits of the rule.
     /// If so, every visit that passes the conditions overlaps the rule.

@@ -38,9 +38,13 @@ pub(super) struct VisitGroup {
     /// The bits of `mask` that the columns hold.
     /// Projections use only bits that the columns hold.
     column_mask: SparseMask,
+    /// The rows by their positions; `None` for a free position.
     rows: Vec<Option<GroupRow>>,
+    /// The free positions.
     free: Vec<u32>,
+    /// The half words of the rows in which rules are compared.
     columns: Columns,
+    /// The positions of the rows in the order of ranks.
     ranks: Ranks,
     projections: Vec<GroupProjection>,
     /// Maximum number of visits that are examined one by one, without a projection.
@@ -51,7 +55,9 @@ pub(super) struct VisitGroup {
 
 /// An index of the visits of a group by their bits under a mask.
 struct GroupProjection {
+    /// The bits by which the rows are found.
     mask: SparseMask,
+    /// The positions of the rows, by a fingerprint of the bits.
     chains: Chains,
     /// Number of rows that are in `chains`, from the first row on.
     rows_filled: u32,

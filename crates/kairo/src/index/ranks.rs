@@ -19,6 +19,7 @@ use crate::positions::last_position;
 pub(super) struct Ranks {
     /// The number of each run, by rank and rule.
     numbers: BTreeMap<Decider, u32>,
+    /// The rows of each run, by the number of the run.
     runs: Vec<Vec<Member>>,
     /// The numbers of unused runs.
     free: Vec<u32>,
@@ -33,6 +34,7 @@ type Decider = (Rank, Option<RuleId>);
 /// A row of a run, with its position and its visit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
+    /// The position of the row in its group.
     pub(super) position: u32,
     /// The reference to the visit, copied from the row.
     /// With this copy, a search by rank does not read the row, which is elsewhere in memory.
@@ -42,7 +44,9 @@ pub(super) struct Member {
 /// The run of a position, and its offset in the run.
 #[derive(Clone, Copy, Debug)]
 struct RunPosition {
+    /// The number of the run.
     run: u32,
+    /// The offset of the row in the run.
     offset: u32,
 }
 

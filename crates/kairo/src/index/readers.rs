@@ -12,12 +12,17 @@ use crate::positions::last_position;
 
 /// Sets of objects, and the entries that read them.
 pub(super) struct Readers {
+    /// The sets by their numbers, with the unused ones.
     sets: Vec<ReadSet>,
+    /// The numbers of the unused sets.
     free: Vec<u32>,
+    /// The number of the set with exactly these objects.
     by_objects: HashMap<Box<[Object]>, u32, FixedState>,
+    /// The numbers of the sets that have the object.
     by_object: HashMap<Object, HashSet<u32, FixedState>, FixedState>,
     /// Number of objects, summed over all sets.
     objects: usize,
+    /// Number of entries in all sets.
     members: usize,
     hashes: FixedState,
 }
@@ -27,7 +32,9 @@ const ROOM: usize = 2;
 
 /// A set of objects, and the entries that read exactly these objects.
 struct ReadSet {
+    /// The objects, which every entry of the set reads.
     objects: Box<[Object]>,
+    /// The slots of the entries.
     entries: HashSet<u32, FixedState>,
 }
 

@@ -11,6 +11,7 @@ pub(super) struct GroupRow {
     pub(super) visit: u32,
     /// Number of the rule, or [`NO_RULE`] for a table miss.
     rule: u64,
+    /// The priority of the rule; 0 for a table miss.
     priority: Priority,
     /// True if the rule is a clause of a conjunction.
     is_clause: bool,

@@ -6,7 +6,9 @@ use shunt_pipeline::{Rank, Rule};
 /// The fields of a rule that every group of its table compares, computed once.
 pub(super) struct RuleQuery<'r> {
     pub(super) rank: Rank,
+    /// The mask of the rule.
     pub(super) mask: &'r SparseMask,
+    /// Number of bits in the mask.
     pub(super) bits_count: u32,
     /// The matched values as a key; bits outside the mask are zero.
     pub(super) key: FlowKey,

@@ -14,6 +14,7 @@ use super::{
 
 /// All groups of visits, by table.
 pub(super) struct VisitGroups {
+    /// The groups by their numbers.
     groups: Vec<VisitGroup>,
     tables: HashMap<TableKey, TableGroups, FixedState>,
     /// Masks of rules that were alone in their change, with table and rank of the rule.
@@ -29,11 +30,13 @@ pub(super) struct VisitGroups {
     deciders: HashMap<RuleId, Vec<u32>, FixedState>,
     /// Maximum number of visits of a group that are examined without a projection.
     scan_threshold: usize,
+    /// The hasher of masks and tables, with a fixed seed.
     hashes: FixedState,
 }
 
 /// The groups of visits of one table.
 struct TableGroups {
+    /// The number of the group of each mask.
     by_mask: HashMap<SparseMask, u32, FixedState>,
     /// Number of visits in all groups of the table.
     visits: usize,

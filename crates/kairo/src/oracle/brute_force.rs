@@ -11,6 +11,7 @@ use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Pipeline, Trav
 /// An engine that checks each entry with all packets of a small packet space.
 pub struct BruteForce {
     pipeline: Arc<Pipeline>,
+    /// All packets of the packet space.
     packets: Vec<FlowKey>,
     version: Version,
     /// The traversal of each entry, and the numbers of the packets that it covers.

@@ -16,6 +16,7 @@ pub trait Fail: Evictor {
 #[derive(Debug)]
 pub struct Failing<E, W> {
     engine: E,
+    /// Returns the points of failure to pass before the fault; `None` for no fault.
     when: W,
 }
 

@@ -20,7 +20,9 @@ const RUN_BLOCKS_MAX: usize = BUCKET_RULES_MAX / BLOCK_RULES;
 pub(crate) struct BlockRun {
     /// The first cache line of the run.
     pub(crate) first: u32,
+    /// Number of rules in the run.
     pub(crate) rules: u16,
+    /// Number of blocks of the run.
     pub(crate) blocks: u16,
 }
 
@@ -35,6 +37,7 @@ impl BlockRun {
 #[derive(Clone, Debug)]
 pub(crate) struct RuleArena<const N: usize> {
     layout: BlockLayout<N>,
+    /// The cache lines of all blocks.
     lines: Vec<Line>,
     /// The first lines of unused runs, by the number of blocks of the run.
     unused: [Vec<u32>; RUN_BLOCKS_MAX + 1],

@@ -102,6 +102,7 @@ impl<const N: usize> LayoutDemand<N> {
 /// The layout of all blocks of one index.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockLayout<const N: usize> {
+    /// The arrays of each lane.
     slots: [LaneSlot; N],
     /// The array of the values of the rules.
     values: ArrayOffset,
@@ -110,7 +111,9 @@ pub(crate) struct BlockLayout<const N: usize> {
     /// If each priority equals the value of its rule, this is the array of the values.
     priorities: ArrayOffset,
     form: PriorityForm,
+    /// Number of cache lines of a block.
     lines: usize,
+    /// True for the layout of a 5-tuple with address prefixes.
     is_five_tuple: bool,
 }
 

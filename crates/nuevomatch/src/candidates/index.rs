@@ -61,6 +61,7 @@ pub const CANDIDATE_BATCH_MAX: usize = 32;
 /// ```
 #[derive(Clone, Debug)]
 pub struct CandidateIndex<const N: usize, I = StaticTree> {
+    /// The vector instructions that lookups use.
     instructions: InstructionSet,
     sets: Vec<IndexedSet<I>>,
     arena: RuleArena<N>,

@@ -14,14 +14,17 @@ use crate::{
 /// An iSet with its index.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexedSet<I> {
+    /// Index of the lane by which the iSet is searched.
     lane: usize,
     /// The last value of the lane of the iSet.
     max: u32,
+    /// The index over `starts`.
     index: I,
     /// The first value of each bucket; that of the first bucket is 0.
     starts: Vec<u32>,
     /// The blocks of each bucket.
     runs: Vec<BlockRun>,
+    /// Number of rules in the iSet.
     rules: usize,
 }
 

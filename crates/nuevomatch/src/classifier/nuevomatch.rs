@@ -85,12 +85,15 @@ impl BestMatch {
 /// ```
 #[derive(Clone, Debug)]
 pub struct NuevoMatch<const N: usize, I = StaticTree> {
+    /// The vector instructions that lookups use.
     instructions: InstructionSet,
     /// The last value of each lane.
     pub(super) max: [u32; N],
     pub(super) sets: Vec<IndexedSet<I>>,
+    /// The blocks of all buckets of all iSets.
     pub(super) arena: RuleArena<N>,
     pub(super) remainder: Remainder<N>,
+    /// Maximum number of rules in a bucket.
     bucket_rules: usize,
 }
 

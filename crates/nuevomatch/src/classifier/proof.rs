@@ -44,14 +44,18 @@ pub(super) struct LaneProof<'a, const N: usize> {
     pub(super) key: [u32; N],
     /// The last value of each lane.
     pub(super) max: [u32; N],
+    /// The bits of the key that the proof has, lane by lane.
     pub(super) mask: &'a mut [u32; N],
 }
 
 /// Bits of one lane that exclude a rule.
 #[derive(Clone, Copy)]
 struct Exclusion {
+    /// Index of the lane.
     lane: usize,
+    /// The bits of the lane to consult.
     bits: u32,
+    /// Number of bits in `bits` that the proof does not have yet.
     added: u32,
 }
 

@@ -34,9 +34,11 @@ impl Default for SegmentSettings {
 /// An index of linear segments.
 #[derive(Clone, Debug)]
 pub struct LinearSegments {
+    /// The starts, in ascending order.
     starts: SortedStarts,
     /// The first key of each segment.
     bases: SortedStarts,
+    /// The linear function of each segment.
     lines: Vec<LinearFunction>,
     /// The radix root: the range of segments for each value of the upper bits of a key.
     roots: Vec<SegmentRange>,
@@ -44,14 +46,18 @@ pub struct LinearSegments {
     root_shift: u32,
     /// The largest position of a start.
     limit: f32,
+    /// The greatest errors of predictions over all keys, in positions.
     error: CertifiedError,
+    /// The vector instructions that lookups use.
     instructions: InstructionSet,
 }
 
 /// A range of consecutive segments.
 #[derive(Clone, Copy, Debug)]
 struct SegmentRange {
+    /// Index of the first segment.
     first: u32,
+    /// Number of segments.
     length: u32,
 }
 
@@ -102,7 +108,9 @@ fn fit(starts: &[u32], error_wanted: u32) -> (Vec<u32>, Vec<LinearFunction>) {
 /// The range of slopes for which all predictions of a segment are close enough.
 #[derive(Clone, Copy, Debug)]
 struct SlopeRange {
+    /// The least slope.
     low: f64,
+    /// The greatest slope; infinite without a bound.
     high: f64,
 }
 

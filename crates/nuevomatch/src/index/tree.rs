@@ -17,9 +17,11 @@ use crate::{
 /// A static 16-ary tree: the default index over the starts of buckets.
 #[derive(Clone, Debug)]
 pub struct StaticTree {
+    /// The vector instructions that lookups use.
     instructions: InstructionSet,
     /// The nodes of all levels, from the root to the starts themselves.
     nodes: Vec<Line>,
+    /// The levels, the root first.
     levels: Vec<TreeLevel>,
 }
 
@@ -28,6 +30,7 @@ pub struct StaticTree {
 struct TreeLevel {
     /// The index of the first node of the level.
     first: usize,
+    /// Number of nodes of the level.
     nodes: usize,
     /// The position of the last start of the level that is not padding.
     last: u32,

@@ -25,12 +25,14 @@ const COMPARED_MAX: usize = 4 * VECTOR_STARTS;
 pub(crate) struct SortedStarts {
     /// The starts, and after them the largest key, [`COMPARED_MAX`] times.
     padded: Vec<u32>,
+    /// Number of starts without the padding.
     count: u32,
 }
 
 /// One window for each of `N` keys, which contains the position of the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows<const N: usize> {
+    /// The first position of each window.
     firsts: [u32; N],
     /// The number of positions in each window.
     /// Windows end before the end of the starts.
@@ -71,6 +73,7 @@ pub(crate) trait FindLanes {
 pub(crate) struct FindBatch<'a, I> {
     pub(crate) index: &'a I,
     pub(crate) keys: &'a [u32],
+    /// The position of each key, which the lookup writes.
     pub(crate) positions: &'a mut [u32],
 }
 

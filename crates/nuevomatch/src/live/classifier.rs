@@ -109,10 +109,13 @@ pub(super) struct LiveWriter<const N: usize> {
     log: Option<Vec<RuleUpdate<N>>>,
     /// Number of rules that the last build left in the remainder.
     remainder_built: usize,
+    /// Number of complete rebuilds.
     rebuilds: u64,
+    /// Number of rebuilds that failed.
     rebuild_errors: u64,
     /// Time of the last rebuild by a trainer with a clock.
     pub(super) rebuild_time: Option<Duration>,
+    /// The state of the trainer thread.
     pub(super) trainer: TrainerState,
     /// True if the trainer thread must stop.
     pub(super) stops: bool,
@@ -298,6 +301,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
 /// If the rebuild ends early, by an error or a panic, its rules become pending again.
 struct Attempt<'a, const N: usize, I: StartIndex + Clone> {
     shared: &'a Shared<N, I>,
+    /// True if the rebuild has ended without an error.
     is_complete: bool,
 }
 

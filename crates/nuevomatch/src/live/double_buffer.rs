@@ -19,7 +19,9 @@ use crate::sync::{AtomicUsize, Ordering, ReadLock};
 /// Two copies of a value for one writer and any number of readers.
 #[derive(Debug)]
 pub(super) struct DoubleBuffer<T> {
+    /// The copies: readers use one, and the writer changes the other.
     copies: [ReadLock<T>; 2],
+    /// Index of the copy that readers use.
     active: AtomicUsize,
     /// For each copy: not 0 while a change of the copy is incomplete.
     /// Only the writer reads `incomplete`.

@@ -20,6 +20,7 @@ pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 /// continue.
 pub struct Trainer<const N: usize, I: StartIndex + Clone = StaticTree> {
     shared: Arc<Shared<N, I>>,
+    /// The thread; dropping the `Trainer` waits for its end.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,6 +67,7 @@ impl<const N: usize, I: StartIndex + Clone> Drop for Trainer<N, I> {
 /// A guard that writes the state of the thread when it ends, also by a panic.
 struct TrainerLife<'a, const N: usize, I: StartIndex + Clone> {
     shared: &'a Shared<N, I>,
+    /// The state to write, which is that of a panic until the thread ends.
     state: TrainerState,
 }
 

@@ -21,6 +21,7 @@ const COUNTED_BITS_MAX: u8 = 16;
 /// One iSet of a plan, with its lane.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedSet {
+    /// Index of the lane by which the iSet is searched.
     pub(crate) lane: usize,
     pub(crate) cover: LaneCover,
 }
@@ -55,7 +56,9 @@ impl IsetPlan {
 
 /// A planner of iSets, which keeps the sorted ranges of each lane.
 pub(crate) struct IsetPlanner<'a, R> {
+    /// Number of bits of each lane.
     widths: &'a [u8],
+    /// Number of rules to plan.
     rules: usize,
     /// The function that returns the range of a rule in a lane.
     range: R,

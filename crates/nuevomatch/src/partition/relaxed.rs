@@ -29,7 +29,9 @@ pub(crate) struct LaneCover {
 
 /// A distinct range, and the rules in its subtree.
 struct RangeNode {
+    /// First value of the range.
     low: u32,
+    /// Last value of the range.
     high: u32,
     /// The position of the first rule of the subtree, in the order of ranges.
     first: u32,
@@ -53,6 +55,7 @@ impl RangeNode {
 /// The distinct ranges of a lane in pre-order, and their rules in this order.
 pub(super) struct RangeForest {
     nodes: Vec<RangeNode>,
+    /// The positions of the rules, in the order of `nodes`.
     order: Vec<u32>,
 }
 

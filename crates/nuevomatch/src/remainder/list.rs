@@ -11,6 +11,7 @@ use crate::{
 pub(super) struct RuleList {
     /// The runs of the list. No run is empty.
     runs: Vec<BlockRun>,
+    /// Number of rules on the list.
     rules: usize,
 }
 

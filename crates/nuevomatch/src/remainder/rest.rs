@@ -16,11 +16,17 @@ pub(crate) const LIST_RULES_MAX: usize = 256;
 /// The rules that no iSet holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Remainder<const N: usize> {
+    /// Number of bits of each lane.
     widths: [u8; N],
+    /// The properties of rules that the layout of `arena` supports.
     demand: LayoutDemand<N>,
+    /// The blocks of the list and of the hash tables.
     arena: RuleArena<N>,
+    /// The rules of a small remainder.
     list: RuleList,
+    /// The rules of a large remainder.
     tuples: TupleTables<N>,
+    /// Number of rules in the list and in the hash tables.
     rules: usize,
 }
 
@@ -38,10 +44,12 @@ pub(crate) struct AcceptAll;
 
 /// The best ranks that were found so far for the keys of a batch.
 pub(crate) struct BestRanks<'a, const N: usize, const B: usize, F> {
+    /// The vector instructions that lookups use.
     pub(crate) instructions: InstructionSet,
     pub(crate) keys: &'a [[u32; N]],
     /// The best rank of each key; the largest number if no rule matches so far.
     pub(crate) ranks: &'a mut [u64; B],
+    /// Decides which matching rules count.
     pub(crate) filter: F,
 }
 

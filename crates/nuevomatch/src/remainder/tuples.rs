@@ -32,7 +32,9 @@ const ROUNDING: u32 = 4;
 pub(super) struct TupleTable<const N: usize> {
     /// The bits of each lane that select a list.
     tuple: [u32; N],
+    /// The lists of rules, by masked key.
     lists: HashTable<TupleList<N>>,
+    /// Number of rules in all lists.
     rules: usize,
     /// The best rank of all rules that the table had since it was empty.
     best: u64,
@@ -41,6 +43,7 @@ pub(super) struct TupleTable<const N: usize> {
 /// The rules that have one masked key.
 #[derive(Clone, Debug)]
 struct TupleList<const N: usize> {
+    /// The masked key that all rules of the list have.
     key: [u32; N],
     list: RuleList,
 }
@@ -131,7 +134,9 @@ impl<const N: usize> TupleTable<N> {
 #[derive(Clone, Debug)]
 pub(super) struct TupleTables<const N: usize> {
     hasher: FixedState,
+    /// Number of bits of each lane.
     widths: [u8; N],
+    /// The hash tables, the one with the best rank first.
     tables: Vec<TupleTable<N>>,
 }
 

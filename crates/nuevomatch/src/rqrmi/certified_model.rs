@@ -16,15 +16,18 @@ use crate::{
 pub struct CertifiedModel {
     stages: Vec<RmiStage>,
     starts: SortedStarts,
+    /// The greatest errors of each net of the last stage.
     errors: Vec<CertifiedError>,
     /// The window of each net of the last stage.
     windows: Vec<NetWindow>,
+    /// The vector instructions that lookups use.
     instructions: InstructionSet,
 }
 
 /// The window of positions around a prediction that a lookup searches.
 #[derive(Clone, Copy, Debug)]
 struct NetWindow {
+    /// Number of positions in the window before the predicted position.
     below: u32,
     /// Number of positions in the window, at most the number of all starts.
     length: u32,

@@ -6,6 +6,7 @@ use crate::rqrmi::net::NEURONS;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrainingPoint {
     pub(crate) key: f64,
+    /// The output that a net should have for the key.
     pub(crate) target: f64,
 }
 
@@ -42,7 +43,9 @@ pub(crate) fn knots(points: &[TrainingPoint]) -> Vec<TrainingPoint> {
 /// A point, and its distance from a line.
 #[derive(Clone, Copy, Debug)]
 struct FarthestPoint {
+    /// Distance of the target from the line.
     distance: f64,
+    /// Index of the point.
     index: usize,
 }
 

@@ -31,6 +31,7 @@ pub(crate) struct CompiledNet {
     ///
     /// A part is empty if the next part begins at the same key.
     bases: [u32; PARTS],
+    /// The linear function of each part.
     lines: [LinearFunction; PARTS],
 }
 
@@ -38,14 +39,18 @@ pub(crate) struct CompiledNet {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub(crate) struct LinearFunction {
+    /// Growth of the output per key.
     pub(crate) slope: f32,
+    /// Output at the first key of the part.
     pub(crate) intercept: f32,
 }
 
 /// An interval of keys, including both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyInterval {
+    /// The first key.
     pub(crate) first: u32,
+    /// The last key.
     pub(crate) last: u32,
 }
 

@@ -137,7 +137,9 @@ fn finite(value: f64) -> f32 {
 
 /// Gradient descent by Adam: mean and variance of the gradient of each parameter.
 pub(crate) struct Adam {
+    /// The running mean of each gradient.
     mean: Neurons,
+    /// The running mean of each squared gradient.
     square: Neurons,
     /// The decay rates to the power of the number of steps.
     decays: [f64; 2],

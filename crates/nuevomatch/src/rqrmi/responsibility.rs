@@ -10,14 +10,19 @@ use crate::{
 /// Range `k` has the keys from start `k` up to the next start. Range 0 also has the keys below all
 /// starts.
 pub(crate) struct Responsibility<'a> {
+    /// The first key of each range, in ascending order.
     starts: &'a [u32],
+    /// The intervals of keys, in ascending order.
     intervals: Vec<IntervalRanges>,
+    /// Number of overlaps between a range and an interval.
     ranges_count: u64,
 }
 
 /// An interval of keys, and the ranges that overlap it.
 struct IntervalRanges {
+    /// The interval of keys.
     keys: KeyInterval,
+    /// Index of the first range that overlaps the interval.
     range_first: u32,
     /// Number of ranges in all intervals up to and including this one.
     ranges_end: u64,
@@ -26,7 +31,9 @@ struct IntervalRanges {
 /// The mean and the standard deviation of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Distribution {
+    /// The mean of the keys.
     pub(crate) mean: f64,
+    /// The standard deviation of the keys.
     pub(crate) deviation: f64,
 }
 

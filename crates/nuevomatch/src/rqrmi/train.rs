@@ -101,9 +101,11 @@ const RATE: f64 = 0.003;
 
 /// The training of the nets of one stage.
 struct StageTrainer<'a> {
+    /// The first key of each range, in ascending order.
     starts: &'a [u32],
     /// Number of possible outputs: nets of the next stage, or positions.
     outputs: usize,
+    /// True for the last stage, which predicts positions.
     is_last: bool,
     settings: TrainingSettings,
 }

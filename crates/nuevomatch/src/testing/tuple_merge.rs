@@ -28,16 +28,20 @@ pub struct TupleMerge<const N: usize> {
 /// The rules of one tuple.
 #[derive(Debug)]
 struct MergedTable<const N: usize> {
+    /// The bits of each lane that select a list.
     tuple: [u32; N],
     /// The best priority and value of all rules.
     best: (u32, u32),
+    /// The lists of rules, by masked key.
     lists: HashTable<MergedList<N>>,
 }
 
 /// The rules of one masked key, best first.
 #[derive(Debug)]
 struct MergedList<const N: usize> {
+    /// The masked key that all rules of the list have.
     key: [u32; N],
+    /// The rules in the order of priority and value.
     rules: Vec<PriorityRule<N>>,
 }
 

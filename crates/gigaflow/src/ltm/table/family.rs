@@ -23,7 +23,9 @@ use crate::ltm::{LtmEntryRef, LtmRule, Next, Tag};
 /// Mask groups that have their mask bits in the same words of the key.
 #[derive(Debug)]
 pub(super) struct MaskFamily {
+    /// The words of the key in which the masks have bits.
     words: WordMap,
+    /// The greatest length of all rules of the family.
     length_max: u16,
     /// The groups by their numbers. The number of an empty group is reused.
     groups: Vec<MaskGroup>,
@@ -31,6 +33,7 @@ pub(super) struct MaskFamily {
     order: Vec<u32>,
     /// Number of lookups since the groups were last sorted.
     lookups: u32,
+    /// The short lists; `None` while the family has few groups.
     lists: Option<ShortLists>,
 }
 
@@ -40,7 +43,9 @@ pub(super) struct MaskGroup {
     /// A hash of mask and length, compared before the mask itself.
     mask_hash: u64,
     pub(super) mask: SparseMask,
+    /// Number of table lookups that each entry of the group replaces.
     pub(super) length: u16,
+    /// Number of hits, of which each sorting halves the value.
     pub(super) hits: u32,
     /// The rules by masked value.
     ///

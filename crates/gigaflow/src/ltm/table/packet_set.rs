@@ -15,6 +15,7 @@ pub(in crate::ltm) struct Chunk<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ltm) struct PacketSet {
     indexes: [u8; CHUNK_MAX],
+    /// Number of packets in the set.
     count: u8,
 }
 

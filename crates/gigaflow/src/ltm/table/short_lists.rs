@@ -28,6 +28,7 @@ pub(super) struct ShortLists {
     /// The number of the list for each value of the common bits.
     table: MaskedTable<1>,
     lists: Vec<ShortList>,
+    /// The numbers of the unused lists.
     free: Vec<u32>,
 }
 
@@ -36,13 +37,16 @@ pub(super) struct ShortLists {
 pub(super) struct ShortList {
     /// The groups in the order of search: groups of greater length first.
     groups: Vec<ListedGroup>,
+    /// Number of lookups since the groups were last sorted.
     lookups: u32,
 }
 
 /// A group on a list, and the number of its rules that have the values of the list.
 #[derive(Clone, Copy, Debug)]
 struct ListedGroup {
+    /// The number of the group in its family.
     group: u32,
+    /// Number of rules of the group with the values of the list.
     rules_count: u32,
 }
 

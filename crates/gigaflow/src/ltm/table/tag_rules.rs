@@ -37,6 +37,7 @@ pub(in crate::ltm) struct MatchedEntry {
 /// A rule that matches a packet.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ltm) struct RuleMatch {
+    /// Number of table lookups that the entry replaces.
     pub(in crate::ltm) length: u16,
     pub(in crate::ltm) matched: MatchedEntry,
 }

@@ -36,6 +36,7 @@ pub struct DisjointPolicy {
     score: Score,
     ties: Ties,
     table: DpTable,
+    /// The chosen partition, reused for the next one.
     placements: Vec<Placement>,
 }
 

@@ -21,7 +21,9 @@ use crate::{
 pub struct FirstFitPolicy {
     score: Score,
     table: DpTable,
+    /// The chosen partition, reused for the next one.
     placements: Vec<Placement>,
+    /// The segment after each sub-traversal.
     ends: Vec<usize>,
 }
 

@@ -16,7 +16,9 @@ use crate::{
 /// segments. If the sub-traversals do not fit, the traversal becomes one megaflow.
 #[derive(Clone, Debug, Default)]
 pub struct OneToOnePolicy {
+    /// The segment after each sub-traversal.
     ends: Vec<usize>,
+    /// The chosen partition, reused for the next one.
     placements: Vec<Placement>,
 }
 

@@ -50,6 +50,7 @@ use crate::{
 pub struct ProfiledPolicy {
     joint: JointPolicy,
     score: Score,
+    /// The measurements of each pair of states.
     pairs: HashTable<StatePair>,
     /// The costs of all candidates, in the order in which [`JointPolicy::weigh`] asks.
     costs: Vec<i64>,
@@ -58,13 +59,17 @@ pub struct ProfiledPolicy {
 /// The sub-traversals seen between two states: their sketch, and their cost.
 #[derive(Clone, Debug)]
 struct StatePair {
+    /// The states at the start and at the end of the sub-traversals.
     states: (StateId, StateId),
+    /// The sketch of the distinct sub-traversals.
     sketch: Sketch,
     /// Number of traversals in the sketch.
     seen: u16,
     /// The growth of the sketch since the measurement began.
     grown: f64,
+    /// The growth of the sketch per traversal; `None` before it is measured.
     rate: Option<f64>,
+    /// The cost by `rate`; `None` before it is measured.
     cost: Option<i64>,
 }
 

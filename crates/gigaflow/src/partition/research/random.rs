@@ -14,8 +14,11 @@ use crate::{
 /// If the sub-traversals do not fit, the traversal becomes one megaflow.
 #[derive(Clone, Debug)]
 pub struct RandomPolicy {
+    /// The state of the random numbers.
     state: u64,
+    /// The segment after each sub-traversal.
     ends: Vec<usize>,
+    /// The chosen partition, reused for the next one.
     placements: Vec<Placement>,
 }
 

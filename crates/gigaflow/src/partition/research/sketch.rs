@@ -14,12 +14,14 @@
 /// A sketch of the distinct hashes of a stream.
 #[derive(Clone, Debug)]
 pub struct Sketch {
+    /// The greatest rank of the hashes of each register.
     registers: [u8; REGISTERS],
     /// The sum over all registers of `2^-register`.
     ///
     /// This sum divided by the number of registers is the probability that a new element makes a
     /// register grow.
     open: f64,
+    /// The estimated number of distinct hashes.
     distinct: f64,
 }
 

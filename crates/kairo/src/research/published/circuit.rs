@@ -43,6 +43,7 @@ pub(super) type Tuples = BTreeMap<TableKey, BTreeSet<u32>>;
 
 /// The circuit of the published engine, and its inputs.
 pub(super) struct TableCircuit {
+    /// The handle of the thread that runs the circuit.
     handle: DBSPHandle,
     inputs: TableInputs,
     /// The tuples of each table, including those added after the build.
@@ -52,7 +53,9 @@ pub(super) struct TableCircuit {
 /// The inputs of the circuit.
 #[derive(Default)]
 struct TableInputs {
+    /// The packets that enter each bridge.
     packets: BTreeMap<BridgeId, ZSetHandle<PacketRow>>,
+    /// The rules of each table.
     rules: BTreeMap<TableKey, ZSetHandle<TupleRow>>,
     /// Tuples added after the build, all under one key.
     tuples: BTreeMap<TableKey, IndexedZSetHandle<u32, u32>>,

@@ -45,12 +45,16 @@ use super::{
 /// engine evicts all entries of a table or object, usually more than the stale entries.
 pub struct PublishedKairo {
     version: Version,
+    /// The limits and modes of the engine.
     settings: PublishedSettings,
+    /// The clock that measures the waits of packets and gates.
     clock: Box<dyn FnMut() -> Time + Send>,
+    /// The circuit; `None` until it is built, and after a failure.
     circuit: Option<TableCircuit>,
     plan: CircuitPlan,
     /// True when a rule leads to a table that the plan has no edge to.
     is_outdated: bool,
+    /// The state that the circuit also uses.
     shared: Arc<Mutex<SharedTables>>,
     packets: TrackedPackets,
     /// The rows for the next step of the circuit.
@@ -68,9 +72,11 @@ const RELOADED_AT_ONCE: usize = 4096;
 /// The tables and objects that a version changed.
 #[derive(Default)]
 struct VersionChanges {
+    /// Tables with changed rules.
     tables: BTreeSet<TableKey>,
     /// Tables with changed clauses of conjunctions.
     clauses: BTreeSet<TableKey>,
+    /// The changed objects.
     objects: Vec<Object>,
 }
 

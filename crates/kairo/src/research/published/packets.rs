@@ -33,6 +33,7 @@ pub(super) struct TrackedPackets {
     waiting: Vec<u64>,
     /// Packets in the circuit that are to be deleted.
     retired: Vec<(BridgeId, PacketRow)>,
+    /// The numbers of the packets that the circuit cannot track.
     untracked: BTreeSet<u64>,
     /// Number of sub-traversals that read each object.
     readers: HashMap<Object, usize, FixedState>,
@@ -40,12 +41,15 @@ pub(super) struct TrackedPackets {
 
 /// A tracked packet, and the sub-traversals that it takes.
 struct Tracked {
+    /// The sub-traversals, first to last.
     sub_traversals: Vec<TrackedSubTraversal>,
+    /// The bridge on which the packet arrives.
     bridge: BridgeId,
     state: PacketState,
     /// True if the circuit can model the packet.
     /// `apply_actions` then reproduces the visits of the packet.
     is_known: bool,
+    /// The progress of the packet: waiting for the circuit, loaded, or untracked.
     status: PacketStatus,
 }
 

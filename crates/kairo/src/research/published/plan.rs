@@ -18,6 +18,7 @@ pub(super) type TableEdges = BTreeMap<TableKey, BTreeSet<TableId>>;
 /// A table of the plan, or one copy of a table in a layer.
 #[derive(Clone, Debug)]
 pub(super) struct PlanNode {
+    /// The bridge and the id of the table.
     pub(super) table_key: TableKey,
     /// Position of the next table, by its id.
     pub(super) next: BTreeMap<TableId, u32>,
@@ -26,7 +27,9 @@ pub(super) struct PlanNode {
 /// All tables that packets can enter, each copy with a position.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CircuitPlan {
+    /// The copies by their positions.
     pub(super) nodes: Vec<PlanNode>,
+    /// The positions of the copies of each table.
     copies: BTreeMap<TableKey, Vec<u32>>,
 }
 

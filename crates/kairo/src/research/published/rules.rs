@@ -36,12 +36,15 @@ pub(super) const MISS: (u16, u64, u32) = (0, 0, u32::MAX);
 pub(crate) struct NumberedRules {
     /// The rules by number; `None` for a free number.
     all: Vec<Option<Arc<Rule>>>,
+    /// The free numbers.
     free: Vec<u32>,
+    /// The number of each rule.
     by_id: HashMap<RuleId, u32, FixedState>,
     /// The numbers of removed rules. Gates may still hold rows of removed rules.
     removed: Vec<u32>,
     /// The mask of each tuple; the list only grows.
     tuples: Vec<SparseMask>,
+    /// The number of each mask.
     by_mask: HashMap<SparseMask, u32, FixedState>,
     hashes: FixedState,
 }

@@ -15,6 +15,7 @@ pub(super) type PacketState = Arc<Vec<u64>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LookupPacket {
     pub(super) key: FlowKey,
+    /// The pushed values, the top at the end.
     pub(super) stack: Vec<u128>,
 }
 

@@ -13,14 +13,18 @@ use super::relation::{LinkRelation, LinkRow, LinkStepRows};
 
 /// The circuit of the relational engine, and its inputs.
 pub(super) struct LinkCircuit {
+    /// The handle of the thread that runs the circuit.
     handle: DBSPHandle,
     inputs: LinkInputs,
 }
 
 /// The inputs of the circuit.
 struct LinkInputs {
+    /// The visits, by the number of their group.
     visits: IndexedZSetHandle<u32, LinkRow>,
+    /// The masks under which groups are projected, by the number of the group.
     projections: IndexedZSetHandle<u32, u32>,
+    /// The visits by the keys of rules, and entries by the keys of objects.
     names: IndexedZSetHandle<u64, LinkRow>,
 }
 

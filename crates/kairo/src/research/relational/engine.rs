@@ -32,6 +32,7 @@ use crate::{
 pub struct Relational {
     version: Version,
     seed: u64,
+    /// The circuit; `None` until it is built, and after a failure.
     circuit: Option<LinkCircuit>,
     relation: Arc<Mutex<LinkRelation>>,
     /// The rows for the next step of the circuit.
@@ -42,8 +43,11 @@ pub struct Relational {
     churned: usize,
     /// Entries that a failed circuit watched: the next change evicts them.
     lost: BTreeSet<EntryId>,
+    /// The bound on the number of rules of a change.
     bound: ChangeBound,
+    /// Approximate number of visits that the rules of a change may examine.
     examined_max: usize,
+    /// Number of rows of a group that are examined before a fingerprint is looked up.
     scan_threshold: usize,
     /// The causes of the evictions of the last change.
     causes: Vec<CauseRun>,

@@ -19,10 +19,15 @@ pub(super) type ProjectionId = (u32, u32);
 
 /// All groups and masks.
 pub(super) struct ProjectedGroups {
+    /// The groups by their numbers.
     groups: Vec<ProjectedGroup>,
+    /// The numbers of the groups of each table.
     tables: HashMap<TableKey, Vec<u32>, FixedState>,
+    /// The number of the group of each table and mask.
     by_mask: HashMap<(TableKey, SparseMask), u32, FixedState>,
+    /// The masks of projections, by their numbers.
     masks: Vec<SparseMask>,
+    /// The number of each mask of a projection.
     numbers: HashMap<SparseMask, u32, FixedState>,
 }
 
@@ -41,6 +46,7 @@ pub(super) struct GroupSearch {
 /// A group: the visits of one table that consulted the same bits.
 struct ProjectedGroup {
     mask: SparseMask,
+    /// The numbers of the masks of the projections.
     projections: Vec<u32>,
     /// Number of rows of the group, in the circuit or waiting for a step.
     rows: ZWeight,

@@ -79,11 +79,14 @@ pub(super) enum RemainingTest {
 /// A row that a query found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundLink {
+    /// The position of the delta in the change.
     pub(super) position: u32,
     pub(super) test: RemainingTest,
     /// The slot of the entry, its slot generation, and the number of the visit.
     pub(super) slot: u32,
+    /// A number that distinguishes the entries that used one slot.
     pub(super) slot_generation: u32,
+    /// The number of the visit in the traversal of the entry.
     pub(super) visit: u32,
 }
 

@@ -48,6 +48,7 @@ pub(crate) struct LinkRelation {
     pub(super) traces: LinkTraces,
     /// The projections, by group and mask, that `run_maintenance` adds later.
     unprojected: Vec<(u32, SparseMask)>,
+    /// The newest slot generation.
     slot_generations: u32,
     /// Number of rows by key, in the circuit or waiting for a step.
     names: ZWeight,

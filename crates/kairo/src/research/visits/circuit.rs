@@ -47,6 +47,7 @@ struct VisitCircuit {
     circuit: RootCircuit,
     /// The operators, each after the operators of its inputs.
     operators: Vec<NodeId>,
+    /// The relation of the current step; empty between steps.
     relation: StepRelation,
     /// The owner of the operators.
     _handle: CircuitHandle,

@@ -27,7 +27,9 @@ pub struct Visits {
     relation: Box<VisitRelation>,
     /// Entries that a failed circuit watched: the next change evicts them.
     lost: BTreeSet<EntryId>,
+    /// The bound on the number of rules of a change.
     bound: ChangeBound,
+    /// Approximate number of visits and entries that a change may examine.
     examined_max: usize,
     /// The causes of the evictions of the last change.
     causes: Vec<CauseRun>,
