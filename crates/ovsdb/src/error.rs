@@ -92,9 +92,13 @@ impl ErrorTag {
 /// An error that a client or the owner of the server gets in place of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionError {
+    /// The kind of the error.
     tag: ErrorTag,
+    /// The explanation; `None` if the kind is enough.
     details: Option<String>,
+    /// The part of the request that is wrong; `None` for other errors.
     syntax: Option<String>,
+    /// The error of the system; `None` for other errors.
     io_error: Option<String>,
 }
 

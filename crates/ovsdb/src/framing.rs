@@ -6,18 +6,24 @@ use thiserror::Error;
 /// Finds whole JSON objects in a stream of bytes.
 #[derive(Debug)]
 pub struct JsonFramer {
+    /// The received bytes that are not returned yet.
     bytes: Vec<u8>,
     /// Number of buffered bytes that are already scanned for the end of a message.
     scanned: usize,
+    /// The nesting at the end of the scanned bytes.
     nesting: JsonNesting,
+    /// Maximum number of bytes of a message.
     bytes_max: usize,
 }
 
 /// The place of a byte in the nested arrays, objects and strings of a message.
 #[derive(Debug)]
 struct JsonNesting {
+    /// Number of open arrays and objects.
     depth: usize,
+    /// True inside of a string.
     in_string: bool,
+    /// True directly after a backslash in a string.
     is_escaped: bool,
 }
 

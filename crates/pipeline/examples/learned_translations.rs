@@ -58,16 +58,21 @@ type FilterList = Vec<PriorityRule<5>>;
 /// A table with the rules of a set, and the packets that it translates.
 struct RuleSetTable {
     pipeline: Pipeline,
+    /// The newest version, by which headers are translated.
     version: Version,
     rules_count: usize,
+    /// The rules that are removed and added again.
     changed: Vec<FlowMod>,
+    /// The headers as flow keys.
     keys: Vec<FlowKey>,
 }
 
 /// The size of a megaflow cache.
 #[derive(Clone, Copy)]
 struct MegaflowCounts {
+    /// Number of megaflows.
     entries: usize,
+    /// Number of different masks of the megaflows.
     masks: usize,
 }
 

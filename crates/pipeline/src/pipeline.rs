@@ -94,6 +94,7 @@ pub struct Pipeline {
 
 /// State of control, which changes of the tables update one after the other.
 struct ControlState {
+    /// The id of the next added rule.
     next_rule: RuleId,
     /// The rules that expire, soonest first.
     deadlines: Deadlines,

@@ -28,7 +28,9 @@ pub(super) struct ServerStream {
 
 /// The channels of the client task to and from the client handles.
 pub(super) struct ClientChannels {
+    /// The transactions of the handles, which the task sends to the server.
     pub(super) transactions: mpsc::Receiver<ClientTransaction>,
+    /// The state that the handles see.
     pub(super) state: watch::Sender<ReplicaState>,
 }
 

@@ -66,9 +66,12 @@ use crate::{transaction::RowTransaction, value::UuidGenerator};
 /// ```
 #[derive(Clone, Debug)]
 pub struct OvsdbClient {
+    /// The transactions for the task of the client.
     transactions: mpsc::Sender<ClientTransaction>,
+    /// The state that the task publishes.
     state: watch::Receiver<ReplicaState>,
     uuids: Arc<Mutex<UuidGenerator>>,
+    /// Ends the task of the client.
     task: AbortHandle,
 }
 

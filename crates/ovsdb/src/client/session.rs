@@ -28,18 +28,23 @@ pub struct ReplicaSession {
     replica: Option<Replica>,
     /// The last transaction of the server that the rows contain.
     last_id: Option<String>,
+    /// True while connected and the rows equal those of the server.
     is_current: bool,
     /// Number of connections that have sent the rows.
     connections: u64,
+    /// The state of the lock that the configuration names.
     lock: ServerLock,
     /// Number of changes of which the program must be notified.
     changes: u64,
+    /// The id of the last request.
     next_id: u64,
     /// Number of replies of the server, without replies to probes.
     replies: u64,
+    /// The requests without a reply yet, by their ids.
     requests: BTreeMap<u64, ClientRequest>,
     /// Finished transactions with results that are not sent to the program yet.
     finished: Vec<(TransactionReply, Result<(), String>)>,
+    /// The messages to send.
     outgoing: Vec<Value>,
 }
 

@@ -17,6 +17,7 @@ pub struct RowChange {
 /// Changed rows, for each table of a schema.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeSet {
+    /// The changed rows, by the position of their table in the schema.
     pub(crate) tables: BTreeMap<usize, BTreeMap<RowUuid, RowChange>>,
     /// Changes of the number of strong references, by referenced table and row.
     pub(super) references: BTreeMap<(usize, RowUuid), i64>,

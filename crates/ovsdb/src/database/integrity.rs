@@ -18,9 +18,13 @@ use crate::{
 
 /// A reference from a column.
 struct Reference<'a> {
+    /// Index of the column in its table.
     column: usize,
+    /// Index of the referenced table in the schema.
     table: usize,
+    /// The name of the referenced table.
     table_name: &'a str,
+    /// The UUID of the referenced row.
     uuid: RowUuid,
 }
 

@@ -15,6 +15,7 @@ pub struct Row {
     pub uuid: RowUuid,
     /// The UUID of the current values of the row (`_version`).
     pub version: RowUuid,
+    /// The values, in the order of the columns in the schema.
     pub(crate) values: Vec<Datum>,
 }
 

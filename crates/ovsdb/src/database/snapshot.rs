@@ -12,6 +12,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct DatabaseSnapshot {
     schema: Arc<DatabaseSchema>,
+    /// The rows of each table, in the order of the schema.
     tables: Vec<Arc<Rows>>,
 }
 

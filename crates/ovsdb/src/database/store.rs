@@ -22,6 +22,7 @@ pub struct Database {
 #[derive(Debug)]
 pub(super) struct DatabaseState {
     pub(super) schema: Arc<DatabaseSchema>,
+    /// The tables, in the order of the schema.
     pub(super) tables: Vec<TableState>,
 }
 

@@ -35,6 +35,7 @@ pub struct Journal {
     compaction_length: u64,
     /// True while bytes of an aborted write may follow the log.
     has_rest: bool,
+    /// The lock of the file, held while the log is open.
     _lock: Option<FileLock>,
 }
 

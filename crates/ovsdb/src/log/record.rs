@@ -16,6 +16,7 @@ pub fn encode_record(value: &Value) -> Vec<u8> {
 #[derive(Clone, Copy, Debug)]
 pub struct RecordReader<'a> {
     bytes: &'a [u8],
+    /// Number of bytes that were read.
     offset: usize,
 }
 

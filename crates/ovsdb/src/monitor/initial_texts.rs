@@ -54,12 +54,14 @@ struct PartText {
     rows: Weak<RowsPart>,
     /// The places of the rows in the text, in the order of their UUIDs.
     places: Vec<RowPlace>,
+    /// The members of the initial reply, separated by commas.
     text: String,
 }
 
 /// The place of a row in the text of its part.
 #[derive(Debug)]
 struct RowPlace {
+    /// The UUID of the row.
     uuid: RowUuid,
     /// The row, of which the values are freed when the row changes.
     ///

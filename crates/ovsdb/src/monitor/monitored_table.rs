@@ -30,6 +30,7 @@ pub enum MonitorVersion {
 #[derive(Clone, Debug)]
 pub struct RowMonitor {
     version: MonitorVersion,
+    /// The monitored tables, by their positions in the schema.
     tables: BTreeMap<usize, MonitoredTable>,
 }
 
@@ -50,9 +51,13 @@ pub(super) struct MonitoredColumn {
 /// The kinds of changes that a client selected (`<monitor-select>`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChangeKinds {
+    /// True if the rows that exist at first are reported.
     pub(super) initial: bool,
+    /// True if inserted rows are reported.
     pub(super) insert: bool,
+    /// True if deleted rows are reported.
     pub(super) delete: bool,
+    /// True if modified rows are reported.
     pub(super) modify: bool,
 }
 

@@ -17,9 +17,13 @@ type NamePositions = HashMap<String, usize, FixedState>;
 #[derive(Clone, Debug, PartialEq)]
 pub struct DatabaseSchema {
     name: String,
+    /// The version of the schema; empty if it has none.
     version: String,
+    /// The checksum of the schema text (`cksum`); empty if it has none.
     checksum: String,
+    /// The tables, in the order of their names.
     tables: Vec<TableDefinition>,
+    /// The position of each table.
     names: NamePositions,
 }
 
@@ -27,10 +31,15 @@ pub struct DatabaseSchema {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableDefinition {
     name: String,
+    /// The columns, in the order of their names.
     columns: Vec<ColumnDefinition>,
+    /// The position of each column.
     names: NamePositions,
+    /// True if rows stay without a strong reference to them.
     is_root: bool,
+    /// Maximum number of rows; `None` for no limit.
     max_rows: Option<usize>,
+    /// The columns of each index, by their positions.
     indexes: Vec<Vec<usize>>,
     /// True if the schema declares the table a root (`isRoot`).
     /// If it declares no table a root, all tables are roots.
@@ -42,7 +51,9 @@ pub struct TableDefinition {
 pub struct ColumnDefinition {
     name: String,
     kind: ColumnType,
+    /// True if operations may change the column after the insertion.
     mutable: bool,
+    /// True if the log does not keep the column.
     ephemeral: bool,
 }
 

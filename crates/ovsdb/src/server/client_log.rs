@@ -16,8 +16,11 @@ pub(super) struct ClientLog(Mutex<LoggedPeriod>);
 /// The numbers of written and omitted log lines of one period.
 #[derive(Debug, Default)]
 struct LoggedPeriod {
+    /// The start of the period; `None` before the first line.
     started: Option<Instant>,
+    /// Number of lines that were written in the period.
     lines: u32,
+    /// Number of lines that were omitted since the last written line.
     omitted: u64,
 }
 

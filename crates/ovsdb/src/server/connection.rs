@@ -84,13 +84,16 @@ enum AcceptedClient {
 struct TlsClient {
     stream: TcpStream,
     identity: TlsIdentity,
+    /// The address of the client, for the log.
     peer: String,
 }
 
 /// The slot of a client among those that may connect; dropping it frees the slot.
 pub(super) struct ClientSlot {
     origin: ClientOrigin,
+    /// The permit among all clients.
     _client: OwnedSemaphorePermit,
+    /// The permit among the clients of TCP ports; `None` for other clients.
     _remote: Option<OwnedSemaphorePermit>,
 }
 
@@ -477,6 +480,7 @@ async fn write_part(
 /// The share of a client in the number of bytes of incomplete messages.
 struct PartialBytes<'a> {
     connections: &'a Connections,
+    /// Number of bytes that the client has in the total.
     taken: usize,
 }
 

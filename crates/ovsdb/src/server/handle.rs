@@ -40,9 +40,11 @@ use crate::{
 pub struct Server {
     core: ServerCore,
     config: ServerConfig,
+    /// The listening sockets, with their paths.
     listeners: Vec<(PathBuf, UnixListener)>,
     /// The socket files that are removed at the end.
     files: Vec<PathBuf>,
+    /// The seed of the UUIDs that the owner generates.
     owner_seed: [u8; 20],
 }
 
@@ -189,6 +191,7 @@ impl Drop for SocketFiles {
 #[derive(Clone, Debug)]
 pub struct OvsdbHandle {
     events: mpsc::Sender<ServerEvent>,
+    /// Closed once the server has stopped.
     stopped: watch::Receiver<()>,
     uuids: Arc<Mutex<UuidGenerator>>,
     connections: Arc<Connections>,

@@ -9,6 +9,7 @@ use super::ClientId;
 /// The first client owns the lock.
 #[derive(Debug, Default)]
 pub(super) struct LockTable {
+    /// The owner and the waiting clients of each lock.
     queues: BTreeMap<String, VecDeque<ClientId>>,
     /// Number of locks that each client owns or waits for.
     counts: BTreeMap<ClientId, usize>,

@@ -11,7 +11,9 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct Outbox {
     sender: mpsc::UnboundedSender<Vec<u8>>,
+    /// Number of bytes that wait in the queue.
     queued: Arc<AtomicUsize>,
+    /// Maximum number of waiting bytes, unless a single message is longer.
     bytes_max: usize,
 }
 
@@ -19,6 +21,7 @@ pub struct Outbox {
 #[derive(Debug)]
 pub struct ClientQueue {
     receiver: mpsc::UnboundedReceiver<Vec<u8>>,
+    /// Number of bytes that wait in the queue.
     queued: Arc<AtomicUsize>,
 }
 

@@ -68,10 +68,15 @@ pub(super) struct RemoteHistory(Mutex<RemoteRecord>);
 /// The state of a remote, as the status shows it.
 #[derive(Debug, Default)]
 struct RemoteRecord {
+    /// Number of open connections.
     connections: usize,
+    /// True while a connection is being opened.
     is_connecting: bool,
+    /// The time at which a client last connected; `None` if none did.
     connected: Option<Instant>,
+    /// The time at which a client last disconnected; `None` if none did.
     disconnected: Option<Instant>,
+    /// The reason why the last attempt or session failed; `None` while connected.
     last_error: Option<String>,
 }
 

@@ -61,15 +61,19 @@ pub struct ServerCore {
     pub(super) databases: BTreeMap<String, ServedDatabase>,
     pub(super) sessions: BTreeMap<ClientId, ClientSession>,
     pub(super) locks: LockTable,
+    /// The UUID that `get_server_id` returns.
     pub(super) server_id: RowUuid,
     pub(super) limits: ServerLimits,
     /// The database of the owner.
     name: String,
     clock: ServerClock,
+    /// The transactions that wait for a change.
     blocked: Vec<BlockedTransaction>,
+    /// The subscriptions of the owner.
     subscribers: Vec<Arc<PendingChanges>>,
     /// Sessions that end after the current event.
     pub(super) ended: Vec<(ClientId, Disconnect)>,
+    /// True if a database has changed since waiting transactions were retried.
     has_changed: bool,
     /// Number of connections and messages so far.
     events: u64,
@@ -81,7 +85,9 @@ pub struct ServerCore {
 #[derive(Debug)]
 pub(super) struct ServedDatabase {
     pub(super) database: Database,
+    /// The log; `None` for a database that is kept in memory only.
     journal: Option<Journal>,
+    /// The operations that clients may use.
     pub(super) access: DatabaseAccess,
     /// Texts of rows for new monitors.
     pub(super) texts: InitialTexts,
@@ -111,12 +117,15 @@ pub(super) struct ClientMonitor {
 #[derive(Debug)]
 struct BlockedTransaction {
     client: ClientId,
+    /// The id of the request, which the reply repeats.
     id: Value,
     database: String,
     operations: Vec<RequestedOperation>,
     /// Number of bytes of memory of the id and the operations.
     bytes: usize,
+    /// The time of arrival by the monotonic clock.
     arrived: Duration,
+    /// The time at which the wait ends by the same clock; `None` for no limit.
     expiry: Option<Duration>,
 }
 
@@ -447,7 +456,7 @@ impl ServerCore {
 }
 
 impl ServedDatabase {
-    /// Returns a database with its log; `None` if it is kept in memory only.
+    /// Returns a database. Without a `journal` it is kept in memory only.
     fn new(database: Database, journal: Option<Journal>, access: DatabaseAccess) -> Self {
         Self { database, journal, access, texts: InitialTexts::default() }
     }

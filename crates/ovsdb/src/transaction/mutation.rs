@@ -13,6 +13,7 @@ use crate::{
 /// A change of a column that depends on its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutation {
+    /// Index of the column in its table.
     column: usize,
     mutator: Mutator,
     argument: Datum,

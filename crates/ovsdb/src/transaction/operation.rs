@@ -23,12 +23,16 @@ use crate::{
 pub(super) struct Executor<'a, 'b> {
     /// The rows that the operations have changed.
     pub(super) set: WorkingSet<'a>,
+    /// The UUIDs of named rows.
     pub(super) symbols: SymbolTable<'b>,
     pub(super) access: DatabaseAccess,
+    /// Returns whether the client owns a lock.
     pub(super) owns_lock: &'b dyn Fn(&str) -> bool,
     /// The time that the transaction has waited.
     pub(super) waited: Duration,
+    /// True if the log must be on disk before the reply.
     pub(super) durable: bool,
+    /// The comments of the transaction, for the log.
     pub(super) comments: Vec<String>,
 }
 

@@ -16,6 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub struct RowTransaction {
     uuids: Arc<Mutex<UuidGenerator>>,
+    /// The comment for the log.
     comment: String,
     operations: Vec<RowOperation>,
 }
@@ -24,6 +25,7 @@ pub struct RowTransaction {
 #[derive(Debug)]
 pub(crate) struct RowOperation {
     pub(crate) table: String,
+    /// The UUID of the row.
     pub(crate) uuid: RowUuid,
     pub(crate) effect: RowEffect,
 }

@@ -17,7 +17,9 @@ use crate::{
 /// a value is a set or a map; in a map each key has its value at the same position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Datum {
+    /// The atoms of a set, or the keys of a map.
     pub(super) keys: Vec<Atom>,
+    /// The value of each key of a map; empty for a set.
     pub(super) values: Vec<Atom>,
 }
 

@@ -8,6 +8,7 @@ use super::{RowUuid, UuidGenerator};
 #[derive(Debug)]
 pub struct SymbolTable<'a> {
     uuids: &'a mut UuidGenerator,
+    /// The rows by the names that the operations use.
     names: BTreeMap<String, NamedRow>,
 }
 
@@ -15,6 +16,7 @@ pub struct SymbolTable<'a> {
 #[derive(Clone, Copy, Debug)]
 struct NamedRow {
     uuid: RowUuid,
+    /// True once a row was inserted under the name.
     inserted: bool,
 }
 

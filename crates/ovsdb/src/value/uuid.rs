@@ -76,6 +76,7 @@ const DIGITS: [u8; 16] = *b"0123456789abcdef";
 /// Equal seeds give equal sequences.
 #[derive(Clone, Debug)]
 pub struct UuidGenerator {
+    /// The start of every hash from which UUIDs are made.
     seed: [u8; 20],
     /// The number of the next UUID.
     next: u64,

@@ -33,6 +33,7 @@ pub(crate) type VersionedBridges = BTreeMap<BridgeId, VersionedBridge>;
 pub(crate) struct VersionedBridge {
     /// The start value of the random numbers of this bridge.
     seed: u64,
+    /// The settings in each version with the bridge.
     settings: Versioned<BridgeSettings>,
     ports: Versioned<PortTable>,
     /// The counters of the mirrors by their names.
@@ -56,7 +57,9 @@ pub(crate) struct VersionedBridge {
 /// The position of a scan of the rules of a bridge.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RuleScan {
+    /// The table that the scan continues in.
     table: TableId,
+    /// The position in the table.
     position: TableScan,
 }
 
@@ -64,7 +67,9 @@ pub(crate) struct RuleScan {
 ///
 /// A caller builds the table without the lock of the bridges.
 pub(crate) struct PortTableParts {
+    /// The ports before; `None` for a new bridge.
     before: Option<Arc<PortTable>>,
+    /// The settings; `None` if the bridge does not exist.
     settings: Option<Arc<BridgeSettings>>,
     mirror_counters: BTreeMap<String, Arc<OutputCounter>>,
 }

@@ -18,6 +18,7 @@ use crate::{id::BridgeId, versions::delta::Object};
 
 /// The ports of a bridge before and after a change.
 pub(crate) struct PortChange {
+    /// The ports before; `None` for a new bridge.
     before: Option<Arc<PortTable>>,
     now: Arc<PortTable>,
     /// The ports that lose their learned entries.

@@ -60,7 +60,9 @@ pub(crate) struct FrozenState {
     pub(crate) steps: Vec<FrozenStep>,
     /// The actions that are executed after the last table.
     pub(crate) action_set: Vec<Action>,
+    /// The values of `push` actions.
     pub(crate) stack: Stack,
+    /// The information on the running rule that packet-ins report.
     pub(crate) context: RuleContext,
     /// The rule of the remaining actions, if they name it.
     pub(crate) rule: Option<NamedRule>,
@@ -81,12 +83,15 @@ pub(crate) enum FrozenStep {
     Walk,
     LookUp {
         table: TableId,
+        /// The port that replaces the ingress port in the lookup.
         port: Option<PortNo>,
     },
     EndVisit,
     Return {
         context: RuleContext,
+        /// The rule to return to; `None` if no rule was running.
         rule: Option<NamedRule>,
+        /// The depth of nested lookups to return to.
         depth: u16,
     },
 }

@@ -43,7 +43,9 @@ pub(crate) struct HitCounts {
 struct HitCount {
     /// The counted object; `None` for a free slot.
     target: Option<HitTarget>,
+    /// Number of packets that are not credited yet.
     packets: u64,
+    /// Number of bytes that are not credited yet.
     bytes: u64,
     /// The time of the last hit.
     used: Time,

@@ -45,6 +45,7 @@ pub struct TraversalCredit<'a> {
 /// A slot has the counts of one table. If another table needs the slot, its counts are added first.
 struct TableTallies<'a> {
     bridges: &'a VersionedBridges,
+    /// The counts, in the slot that the number of the table selects.
     slots: [Option<TableTally>; TALLIES],
 }
 

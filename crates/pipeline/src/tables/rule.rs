@@ -149,7 +149,9 @@ impl Instructions {
 /// counters: late hits of an earlier revision go to the counters of that revision.
 #[derive(Debug, Default)]
 pub struct RuleStats {
+    /// Number of packets; threads add their counts later.
     packets: AtomicU64,
+    /// Number of bytes; threads add their counts later.
     bytes: AtomicU64,
     /// The time of the last hit.
     used: Used,

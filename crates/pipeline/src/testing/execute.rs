@@ -42,7 +42,9 @@ pub(super) struct Execution<'p> {
     /// The pipeline that continues after a partition point, and a bound.
     /// The bound is the maximum number of partition points.
     tables: Option<(&'p Pipeline, usize)>,
+    /// The ingress port; `None` if the packet has none in the datapath.
     ingress: Option<DatapathPort>,
+    /// True once the packet or the current copy was sent.
     has_emitted: bool,
     pub(super) effects: PacketEffects,
     /// The traversals of the packet, one for each parse.

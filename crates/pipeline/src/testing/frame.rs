@@ -63,7 +63,9 @@ pub(super) struct Frame {
     link: Box<FlowKey>,
     /// Label stack entries, the outermost first.
     pub(super) labels: Vec<u32>,
+    /// The Ethernet type after the labels; without labels that of the frame.
     hidden_type: u16,
+    /// The words of the headers after the labels.
     payload: Box<FlowKey>,
     /// Length of the frame without tags and labels.
     length: i64,

@@ -109,7 +109,9 @@ fn format_hashed(field: FieldId, mask: u128) -> String {
 
 /// A group with the items read so far.
 struct GroupDraft<'a> {
+    /// The id; `None` until `group_id` is read.
     group: Option<GroupId>,
+    /// The type; `None` until `type` is read.
     kind: Option<GroupKind>,
     /// The selection method of `selection_method=`.
     method: Option<Method>,
@@ -230,10 +232,14 @@ impl<'a> GroupDraft<'a> {
 struct BucketDraft<'a> {
     /// The text of the bucket.
     at: TextSlice<'a>,
+    /// The id; `None` if the text leaves the choice to the switch.
     id: Option<u32>,
+    /// The weight with its text; `None` if the text has none.
     weight: Option<(TextSlice<'a>, u16)>,
+    /// The watched port, or `PortNo::ANY`.
     watch_port: PortNo,
     watch_group: Option<GroupId>,
+    /// True once an item with actions is read.
     has_actions: bool,
     /// The actions of the bucket.
     actions: List<'a>,

@@ -68,12 +68,15 @@ pub fn format_meter(id: MeterId, config: &MeterConfig) -> String {
 /// A meter with the items read so far.
 #[derive(Default)]
 struct MeterDraft<'a> {
+    /// The id; `None` until `meter` is read.
     meter: Option<MeterId>,
+    /// The unit; `None` until a flag selects one.
     unit: Option<MeterUnit>,
     /// True after the flag `burst`.
     burst: bool,
     /// True after the flag `stats`.
     stats: bool,
+    /// The bands; `None` until `bands` is read.
     bands: Option<Vec<BandDraft<'a>>>,
 }
 
@@ -83,8 +86,11 @@ struct BandDraft<'a> {
     at: TextSlice<'a>,
     /// True for `dscp_remark`, false for `drop`.
     remarks: bool,
+    /// The rate in the unit of the meter; `None` until it is read.
     rate: Option<u32>,
+    /// The burst size with its text; `None` if the text has none.
     burst_size: Option<(TextSlice<'a>, u32)>,
+    /// The precedence level with its text; `None` if the text has none.
     precedence: Option<(TextSlice<'a>, u8)>,
 }
 

@@ -20,6 +20,7 @@ use crate::action::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTar
 #[derive(Clone)]
 pub(super) struct Scope<'a> {
     ports: &'a dyn PortNames,
+    /// The headers of the packets; `None` if they are not known.
     packet: Option<Box<KnownHeaders>>,
     /// True if an action that needs another header than the known ones is refused.
     refuses: bool,

@@ -49,6 +49,7 @@ use crate::{
 /// A stack of steps, with the next step at the end.
 #[derive(Default)]
 pub(super) struct Agenda<'a> {
+    /// The steps, the next one last.
     steps: Vec<AgendaStep<'a>>,
 }
 

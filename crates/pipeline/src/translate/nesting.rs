@@ -38,7 +38,9 @@ pub(super) struct SavedContext<'a> {
 pub(super) struct Nesting<'t, 'a> {
     pub(super) packet: &'t mut WorkingPacket,
     pub(super) state: &'t mut ActionState<'a>,
+    /// The steps that remain.
     pub(super) agenda: &'t mut Agenda<'a>,
+    /// The depth, lookups and recirculations so far.
     pub(super) limits: &'t mut LimitCounters,
 }
 

@@ -21,7 +21,9 @@ pub(super) struct RunningRule<'a> {
 /// The information on the rule of the running actions that packet-ins report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleContext {
+    /// The table with the running rule.
     pub(super) table: TableId,
+    /// The cookie of the running rule.
     pub(super) cookie: Cookie,
     /// The part of the rule or group that has the actions.
     pub(super) origin: ActionOrigin,

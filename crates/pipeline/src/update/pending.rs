@@ -56,6 +56,7 @@ pub(crate) enum RuleSelection {
 struct RevisionRequest {
     /// The rule to replace.
     old: Arc<Rule>,
+    /// The new instructions.
     instructions: Arc<Instructions>,
     /// The new cookie; `None` keeps the cookie of the rule.
     cookie: Option<Cookie>,

@@ -48,6 +48,7 @@ pub(crate) enum SettingSection {
 
 /// A setting in the options type `T`, identified by the key of its field.
 pub(crate) struct KeyedSetting<T> {
+    /// The key, the description and the accessors of the field.
     pub(crate) field: SettingField<T>,
     /// Parses a value and writes it to the field.
     write: fn(&mut T, SettingValue<'_>) -> Result<(), SwitchError>,
@@ -430,7 +431,9 @@ impl<T> KeyedSetting<T> {
 /// The text of a value, with the name of its setting for errors.
 #[derive(Clone, Copy)]
 struct SettingValue<'a> {
+    /// The name of the setting, which errors quote.
     setting: &'static str,
+    /// The text of the value.
     value: &'a str,
 }
 

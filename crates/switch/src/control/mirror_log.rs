@@ -20,6 +20,7 @@ pub(crate) struct MirrorLog(BTreeMap<(String, String), LoggedProblem>);
 /// The logged reason why a mirror copies no packets, or fewer than configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LoggedProblem {
+    /// The reason, as it was logged.
     text: String,
     /// Ports of the mirror that the bridge does not have,
     /// and bonds without an enabled member.

@@ -14,13 +14,16 @@ pub(crate) enum StateChange {
     RemovePort(String),
     /// Removes a bridge; `replacement` has the options of the bridge that replaces it.
     RemoveBridge {
+        /// The name of the bridge.
         name: String,
         replacement: Option<Arc<BridgeOptions>>,
     },
     AddBridge(Arc<BridgeOptions>),
     AddPort {
+        /// The name of the bridge.
         bridge: String,
         port: Arc<PortOptions>,
+        /// The OpenFlow number before a restart; 0 if there was none.
         last_number: u32,
     },
     SetVlans(Arc<PortOptions>),

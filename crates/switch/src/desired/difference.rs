@@ -22,6 +22,7 @@ use crate::config::{
 /// The changes that lead from one state to another.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
+    /// The changes, in the order in which they must be applied.
     pub(crate) changes: Vec<StateChange>,
     /// Changed fields that no change can set.
     pub(crate) at_restart: Vec<StartField>,

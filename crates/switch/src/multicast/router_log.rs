@@ -25,6 +25,7 @@ pub(crate) struct RouterLog(Mutex<ChangeLog<RouterEvent>>);
 pub(crate) struct RouterChange {
     bridge: BridgeId,
     port: PortNo,
+    /// The change of the router port.
     event: RouterEvent,
 }
 

@@ -47,7 +47,9 @@ const RECORDS_AT_ONCE: usize = 256;
 /// A frame with an IGMP or MLD message, and its VLAN.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SnoopedFrame {
+    /// The VLAN id of the frame.
     pub(crate) vlan: u16,
+    /// The bytes of the frame.
     pub(crate) frame: Vec<u8>,
 }
 

@@ -48,6 +48,7 @@ pub(crate) struct NicFront {
     layout: OffloadLayout,
     /// Name of the bridge of the NIC, which may be added later.
     bridge_name: String,
+    /// The number of the bridge of the NIC.
     bridge: BridgeId,
     clock: DaemonClock,
     /// The start value of random numbers.

@@ -51,6 +51,7 @@ type SharedDevice = Arc<Mutex<Chaos<SoftwareDevice>>>;
 struct ObservedDevice {
     device: SharedDevice,
     capabilities: OffloadCapabilities,
+    /// True until the first poll, which makes the device available.
     is_new: bool,
 }
 
@@ -152,11 +153,15 @@ struct OffloadFixture {
     checked: CheckedPipeline,
     coordinator: EvictionCoordinator,
     handle: OffloadHandle,
+    /// The queue by which the agent gets its offload candidates.
     candidates: OffloadCandidates,
     owner: OffloadAgent<DeviceExchange<ObservedDevice>>,
     successors: SuccessorSender<ObservedDevice>,
+    /// The faults that devices inject.
     chaos: ChaosSettings,
+    /// Probability of a restart of a device per poll, in 256ths.
     restarts: u8,
+    /// The time of the fixture, which starts at one second.
     now: Time,
     /// The current or the next device.
     device: Option<SharedDevice>,
@@ -164,7 +169,9 @@ struct OffloadFixture {
     replaced: Vec<SharedDevice>,
     /// All devices of the test.
     devices: Vec<SharedDevice>,
+    /// The headers of all packets so far.
     seen: Vec<FlowKey>,
+    /// Number of packets that hit an entry of a device.
     hits: u64,
 }
 

@@ -53,7 +53,9 @@ pub(crate) struct BridgeServer {
 
 /// The management socket of a bridge; dropping it ends its connections.
 pub(crate) struct ManagementSocket {
+    /// The listener; dropping it ends its connections.
     endpoint: ServerEndpoint,
+    /// The path of the socket file.
     path: PathBuf,
     /// The socket file; `None` if it was removed at once.
     file: Option<SocketInode>,
@@ -68,7 +70,9 @@ enum BridgeSocket {
     Open(ServerEndpoint),
     /// The address cannot be used now; the next attempt is at the time `until`.
     Waiting {
+        /// The reason why the address cannot be used.
         reason: String,
+        /// The time of the next attempt.
         until: Time,
     },
 }

@@ -513,8 +513,11 @@ type Opening = Blocking<Box<dyn Port>>;
 /// A port for which the queues are being created.
 struct SplittingPort {
     name: String,
+    /// The number of the bridge.
     bridge: BridgeId,
+    /// The OpenFlow number of the port.
     number: PortNo,
+    /// The number of the port in the datapath.
     datapath: DatapathPort,
     /// The packet threads that get the queues, by number.
     threads: Vec<usize>,
@@ -533,6 +536,7 @@ struct SplitPort {
 /// A port that was added to the packet threads, and not yet to the tables.
 struct AttachedPort {
     bridge: BridgeId,
+    /// The OpenFlow number of the port.
     number: PortNo,
     port: Box<dyn Port>,
     /// The way to learn about changes of the link.

@@ -43,7 +43,9 @@ pub(crate) struct PortFrames<F = ArrivedFrame> {
 /// A frame with the time of its arrival.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ArrivedFrame {
+    /// The time of arrival by the clock of the daemon.
     pub(crate) arrived: Time,
+    /// The bytes of the frame.
     pub(crate) frame: Vec<u8>,
 }
 

@@ -25,7 +25,9 @@ impl Serialize for BfdPortStatus {
             remote_state: &'static str,
             remote_diagnostic: &'static str,
             flap_count: u64,
+            /// Milliseconds between two sent packets; `None` if none are sent periodically.
             tx_interval_ms: Option<u64>,
+            /// Greatest number of milliseconds between two packets of the other end.
             rx_interval_ms: u64,
             tx_packets: u64,
             rx_packets: u64,

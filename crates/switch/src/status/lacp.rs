@@ -67,8 +67,10 @@ impl Serialize for BondMemberLacpStatus {
         struct Fields {
             receive: String,
             mux: String,
+            /// The reason why the member is not selected; `None` if it is.
             #[serde(skip_serializing_if = "Option::is_none")]
             unselected: Option<String>,
+            /// The partner, as its system, key and port; `None` without a partner.
             partner: Option<String>,
         }
         let own = &self.member;

@@ -52,15 +52,18 @@ const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 pub(crate) struct DataPlane {
     pipeline: Arc<Pipeline>,
     clock: DaemonClock,
+    /// Maximum number of VLAN tags that are parsed.
     vlan_limit: Mutex<VlanLimit>,
     publisher: Arc<Publisher>,
     /// Command queues of the packet threads; `None` for a stopped thread.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
+    /// The counters of each packet thread.
     counters: Vec<Arc<ThreadCounters>>,
     listener: PacketInListener,
     learner: WorkerThread,
     foresight: ForesightWorker,
     handle: Arc<CoordinatorHandle>,
+    /// The newest version that all packet threads have adopted.
     adopted: Arc<watch::Sender<Version>>,
     running: Arc<Mutex<DataPlaneThreads>>,
 }

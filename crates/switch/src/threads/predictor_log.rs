@@ -22,6 +22,7 @@ struct KnownPredictor {
     thread: usize,
     /// The kind of the predictor.
     source: ForecastSource,
+    /// True while the predictor pauses.
     is_paused: bool,
     /// Number of pauses so far.
     pauses: u64,

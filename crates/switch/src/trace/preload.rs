@@ -20,12 +20,14 @@ pub(crate) struct Announcement<'a> {
     pub(crate) names: &'a BridgeNames,
     /// Maximum number of VLAN tags that are parsed.
     pub(crate) vlan_limit: VlanLimit,
+    /// The origin, the time and the validity of the announcement.
     pub(crate) announced: AnnouncedTime,
 }
 
 /// The origin of announced flows, the time of the announcement, and its validity.
 #[derive(Clone, Copy)]
 pub(crate) struct AnnouncedTime {
+    /// The origin of the announced flows.
     pub(crate) source: ForecastSource,
     /// Time of the announcement.
     pub(crate) now: Duration,

@@ -53,6 +53,7 @@ pub(crate) struct LearnedRules {
 
 /// One rule with its revisions.
 struct RuleSlot {
+    /// The id that all revisions of the rule share.
     id: RuleId,
     /// Index in `rests`; [`NO_REST`] if the match has no bit outside of the lanes.
     rest: u32,

@@ -82,8 +82,10 @@ pub struct Punted {
     pub(super) reason: PacketInReason,
     pub(super) cookie: Cookie,
     pub(super) controller_id: u16,
+    /// Maximum number of bytes of the frame that the controller gets.
     pub(super) max_len: u16,
     pub(super) userdata: Vec<u8>,
+    /// The values of the pipeline fields that the packet-in reports.
     pub(super) state: Vec<u128>,
 }
 

@@ -36,6 +36,7 @@ pub struct RuleToLearn {
     /// The id and the revision of the learning rule.
     pub(in crate::testing) learner: Option<(RuleId, u32)>,
     pub(in crate::testing) request: FlowMod,
+    /// Maximum number of learned rules; 0 means no limit.
     pub(in crate::testing) limit: u32,
 }
 

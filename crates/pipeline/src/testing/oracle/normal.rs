@@ -214,6 +214,7 @@ impl Walker<'_> {
 /// The VLAN of a packet in a bridge.
 #[derive(Clone, Copy)]
 pub(super) struct WalkerVlan {
+    /// The VLAN id; 0 means no VLAN.
     pub(super) id: u16,
     /// The type of the service tag that lies above all tags of the packet.
     pub(super) service: Option<u16>,

@@ -12,14 +12,20 @@ use crate::{
 /// The walk of a packet from one parse to the next, or to the end of the walk.
 #[derive(Default)]
 struct PacketPass {
+    /// The table lookups in order.
     visited: Vec<Visited>,
+    /// The chosen bucket of each group; `None` if a group runs all of them.
     groups: Vec<(BridgeId, GroupId, Option<usize>)>,
+    /// The names of the mirrors that copied the packet.
     mirrored: Vec<String>,
     learned: Vec<LearnEffect>,
+    /// The rules and addresses of which the packet changed the lifetime.
     refreshed: Vec<Refreshed>,
     /// Length of the frame at the parse with which the pass begins.
     length: usize,
+    /// True if the pass sent the packet somewhere.
     has_emitted: bool,
+    /// True if the packet passed a meter.
     was_metered: bool,
     /// True if the datapath never reaches this pass, so its effects do not count.
     is_ghost: bool,
@@ -32,6 +38,7 @@ struct PacketPass {
 /// All passes of a packet, in the order in which they began.
 pub(super) struct PacketPasses {
     all: Vec<PacketPass>,
+    /// Index of the current pass.
     current: usize,
     /// Number of parses up to the current pass.
     cuts: u8,
@@ -44,7 +51,9 @@ pub(super) struct PacketPasses {
     copies_at_cut: Option<Copies>,
     /// Limit of the parses of the packet and all of its copies together.
     parsed_max: usize,
+    /// The frames that have left so far, in order.
     outcomes: Vec<Outcome>,
+    /// The errors so far, in order.
     errors: Vec<TraversalError>,
 }
 
@@ -53,6 +62,7 @@ pub(super) struct PacketPasses {
 /// The datapath makes a real copy of the packet for a clone or bucket that passes a meter.
 #[derive(Clone, Copy, Default)]
 struct Copies {
+    /// True if the current copy passed a meter.
     is_metered: bool,
     /// Depth of real copies inside.
     nesting: u16,

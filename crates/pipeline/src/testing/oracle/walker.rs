@@ -72,18 +72,26 @@ const fn no_bridge() -> TraversalError {
 pub(super) struct Walker<'w> {
     pub(super) model: &'w NetworkModel,
     pub(super) packet: Packet,
+    /// The bridge that the packet is in; `None` if it does not exist.
     bridge: Option<BridgeId>,
+    /// The table with the running rule.
     pub(super) table: TableId,
+    /// The running rule; `None` outside of rules.
     pub(super) rule: Option<Arc<Rule>>,
     /// The action set.
     pub(super) set: Vec<Action>,
+    /// The values of `push` actions.
     pub(super) stack: Vec<u128>,
     pub(super) passes: PacketPasses,
+    /// Depth of nested resubmits, patch ports and buckets.
     pub(super) depth: u16,
+    /// Number of lookups that count against the limit of 4096.
     pub(super) resubmits: u16,
     /// Table lookups until the oracle gives up, for all copies together.
     lookups_left: usize,
+    /// True after an `exit` action.
     pub(super) has_exited: bool,
+    /// True while an output to `TABLE` starts a lookup.
     takes_table: bool,
     pub(super) role: Role,
     /// True if a meter has dropped this copy of the packet; tables still count it.
@@ -97,7 +105,9 @@ pub(super) struct Walker<'w> {
 /// The bridge, table and rule of an action, which a packet-in reports.
 #[derive(Clone, Copy)]
 pub(super) struct Role {
+    /// True while the action set runs.
     pub(super) in_set: bool,
+    /// True while a bucket runs.
     pub(super) in_bucket: bool,
 }
 

@@ -64,6 +64,7 @@ pub(in crate::translate) struct ActionBuilder {
     writes: u64,
     /// Number of actions so far, including those inside copies.
     count: usize,
+    /// The meters that the packet passes, and their effect on copies.
     metering: Metering,
 }
 

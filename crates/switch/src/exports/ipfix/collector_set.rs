@@ -33,6 +33,7 @@ use crate::{
 
 /// The IPFIX exporter of a set of collectors.
 pub(super) struct CollectorSetIpfix {
+    /// The number of the bridge.
     bridge: BridgeId,
     /// The options of the set of collectors.
     options: CollectorSetOptions,

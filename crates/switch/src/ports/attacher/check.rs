@@ -49,6 +49,7 @@ struct PortsToCheck {
 /// A device to read in this check.
 struct DeviceToRead {
     bridge: BridgeId,
+    /// The OpenFlow number of the port.
     number: PortNo,
     /// The reader of the device's state.
     reader: DeviceReader,
@@ -59,6 +60,7 @@ struct DeviceToRead {
 /// An open device that may have other users than the switch.
 struct UsedDevice {
     bridge: BridgeId,
+    /// The OpenFlow number of the port.
     number: PortNo,
     /// The reader of the device's state.
     reader: DeviceReader,

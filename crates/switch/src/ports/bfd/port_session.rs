@@ -24,6 +24,7 @@ use crate::{
 /// The BFD session of a port.
 pub(crate) struct PortSession {
     pub(crate) bridge: BridgeId,
+    /// The OpenFlow number of the port.
     pub(crate) number: PortNo,
     /// Name of the port.
     pub(crate) name: String,
