@@ -23,7 +23,7 @@ pub(crate) enum StateChange {
         /// The name of the bridge.
         bridge: String,
         port: Arc<PortOptions>,
-        /// The OpenFlow number before a restart; 0 if there was none.
+        /// The number that the port had before; 0 if it had none.
         last_number: u32,
     },
     SetVlans(Arc<PortOptions>),
