@@ -29,7 +29,7 @@ struct Service {
 }
 
 const CONFIGURATION: &str = "\
-[[bridge]]
+                             [[bridge]]
 name = \"br0\"
 listen = [\"ptcp:6653:127.0.0.1\"]
 [[bridge.port]]
@@ -329,7 +329,7 @@ fn wrong_descriptors_of_an_xdp_port_are_replaced() {
     }
     assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let log = service.log();
-    let refused = "AF_XDP is refused: the descriptor is not an AF_XDP socket";
+    let refused = "AF_XDP is refused: the stored descriptor is not an AF_XDP socket";
     assert!(log.contains(refused), "{log}");
 }
 
@@ -372,9 +372,10 @@ fn wrong_descriptors_are_refused_and_replaced() {
     service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
     assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let log = service.log();
-    let refused = "descriptor tap/t1/0000 is refused: the descriptor is not a queue of a TAP";
+    let refused = "descriptor tap/t1/0000 is refused: the stored descriptor is not a queue of a \
+                   TAP";
     assert!(log.contains(refused), "{log}");
-    assert!(log.contains("is refused: the descriptor is not a packet socket"), "{log}");
+    assert!(log.contains("is refused: the stored descriptor is not a packet socket"), "{log}");
     assert!(log.contains("descriptor tap/t9/0000 is not used any more, so it is closed"), "{log}");
 }
 

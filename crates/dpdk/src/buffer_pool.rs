@@ -81,8 +81,8 @@ impl PoolLease {
                 warn!(
                     free,
                     total,
-                    "DPDK: drivers keep buffers of a pool that no device uses, so another pool is created; \
-                     raise `memory_mib` in [dpdk] if this is frequent"
+                    "DPDK: another buffer pool is created, because drivers keep buffers of a pool \
+                     that no device uses: raise `memory_mib` in [dpdk] if this is frequent"
                 );
                 Ok(created)
             }
@@ -90,8 +90,8 @@ impl PoolLease {
                 warn!(
                     free,
                     total,
-                    "DPDK: drivers keep buffers of the pool of a device, and there is no memory for another \
-                     pool: raise `memory_mib` in [dpdk] and restart the daemon"
+                    "DPDK: no memory for another buffer pool, while drivers keep buffers of the \
+                     pool of a device: raise `memory_mib` in [dpdk] and restart the daemon"
                 );
                 Ok(lease)
             }

@@ -36,7 +36,10 @@ pub enum DpdkError {
         remedy: &'static str,
     },
     /// An argument cannot be passed to DPDK.
-    #[error("{argument:?} is not an argument of DPDK: it has a NUL byte")]
+    #[error(
+        "{argument:?} is not an argument of DPDK, because it has a NUL byte: remove the byte from \
+         extra_args"
+    )]
     Argument {
         /// The argument that contains a NUL byte.
         argument: String,
@@ -86,7 +89,7 @@ pub enum DpdkError {
         reason: String,
     },
     /// The driver refused the device.
-    #[error("DPDK cannot attach {devargs}: {reason}")]
+    #[error("DPDK cannot attach the device {devargs}: {reason}")]
     Attach {
         /// Arguments of the device (`devargs`).
         devargs: String,
@@ -157,7 +160,10 @@ pub enum DpdkError {
         reason: String,
     },
     /// The queues of a device are created once.
-    #[error("the queues of DPDK device {device} exist already: a port creates them only once")]
+    #[error(
+        "DPDK device {device} cannot create its queues: the port has created them already, and \
+         may do so only once"
+    )]
     AlreadyStarted {
         /// Name of the device.
         device: String,

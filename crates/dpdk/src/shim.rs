@@ -433,7 +433,8 @@ impl Drop for RawPort {
             let reason = std::io::Error::from_raw_os_error(-result);
             tracing::warn!(
                 %reason,
-                "DPDK port {}: the device is not given back: restart the daemon to use it again",
+                "DPDK port {}: the device was not released: restart the daemon to use the device \
+                 again",
                 self.port
             );
         }

@@ -195,25 +195,28 @@ pub enum Effects {
 #[non_exhaustive]
 pub enum Refusal {
     /// The rule matches a field that the device does not match with this mask.
-    #[error("the device cannot match {}", .0.name())]
+    #[error("the device refuses the LTM entry: it cannot match the field {}", .0.name())]
     Match(FieldId),
     /// The rule matches bits that belong to no field.
-    #[error("the device cannot match all bits that the LTM entry matches")]
+    #[error("the device refuses the LTM entry: it cannot match all bits that the entry matches")]
     MatchUnnamed,
     /// The rule writes a field that the device does not write.
-    #[error("the device cannot write {}", .0.name())]
+    #[error("the device refuses the LTM entry: it cannot write the field {}", .0.name())]
     Write(FieldId),
     /// The rule writes bits that belong to no field.
-    #[error("the device cannot write all bits that the LTM entry writes")]
+    #[error("the device refuses the LTM entry: it cannot write all bits that the entry writes")]
     WriteUnnamed,
     /// The device cannot execute an action of the rule, or not in this position.
-    #[error("the device cannot execute the actions of the LTM entry")]
+    #[error("the device refuses the LTM entry: it cannot execute the actions of the entry")]
     Actions,
     /// The rule sends to a port that the device does not have.
-    #[error("the device has no port {}", .0.number())]
+    #[error("the device refuses the LTM entry: the device has no port {}", .0.number())]
     Output(DatapathPort),
     /// The rule replaces more table lookups than one rule may.
-    #[error("the LTM entry replaces {length} table lookups: an entry may replace at most {max}")]
+    #[error(
+        "the device refuses the LTM entry: the entry replaces {length} table lookups, and may \
+         replace at most {max}"
+    )]
     Length {
         /// Number of table lookups that the rule replaces.
         length: u16,
@@ -221,13 +224,19 @@ pub enum Refusal {
         max: u16,
     },
     /// The number of a tag is too large.
-    #[error("the LTM entry has a tag of more than {0} bits, the width of tags in the device")]
+    #[error(
+        "the device refuses the LTM entry: the tag of the entry has more than {0} bits, the width \
+         of tags in the device"
+    )]
     Tag(u8),
     /// The stage has reached its greatest number of masks.
-    #[error("the stage of the device has as many masks as it can have")]
+    #[error("the device refuses the LTM entry: its stage has no room for another mask")]
     Masks,
     /// The rule matches more bits than a key of the device has.
-    #[error("the LTM entry matches more bits than a key of the device has")]
+    #[error(
+        "the device refuses the LTM entry: the entry matches more bits than a key of the device \
+         has"
+    )]
     KeyBits,
 }
 
@@ -242,13 +251,13 @@ pub enum OffloadError {
     #[error("the stage of the device is full")]
     NoRoom,
     /// The device has no such stage.
-    #[error("the device has no stage {0}")]
+    #[error("the device has no stage {0} for LTM entries")]
     NoSuchStage(u8),
     /// The stage holds an entry with this tag, match and length.
-    #[error("the stage already holds an entry with this tag, match and length")]
+    #[error("the stage of the device already holds an LTM entry with this tag, match and length")]
     Exists,
     /// The device has no such entry.
-    #[error("the device has no such entry")]
+    #[error("the device does not have the LTM entry that it is to change or remove")]
     NoSuchEntry,
     /// The device was lost before it replied, so the result is unknown.
     #[error(transparent)]
@@ -256,13 +265,13 @@ pub enum OffloadError {
     /// The device replied with an error that the protocol does not allow.
     ///
     /// The number is its code.
-    #[error("the device replied with the unexpected error code {0}")]
+    #[error("the device replied with the error code {0}, which the protocol does not allow")]
     Failed(i32),
 }
 
 /// The device is not connected, or does not reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the device did not reply in time")]
+#[error("the device did not reply in time, or its connection is lost")]
 pub struct Lost;
 
 impl Operation {

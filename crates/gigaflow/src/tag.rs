@@ -78,7 +78,7 @@ pub enum Reuse {
 
 /// All numbers of tags are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no tag is left: all {0} are in use")]
+#[error("no tag is left for another sub-traversal: all {0} tags are in use")]
 pub struct TagsFull(pub usize);
 
 /// A tag number: its name, and the number of entries that hold it.

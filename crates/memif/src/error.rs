@@ -9,13 +9,16 @@ use shunt_shared_memory::{EventError, MapError};
 #[non_exhaustive]
 pub enum MemifError {
     /// Another program listens at the socket.
-    #[error("{socket} belongs to another program, which listens there: choose another socket")]
+    #[error(
+        "the socket {socket} belongs to another program, which listens there: choose another \
+         socket"
+    )]
     InUse {
         /// The path or name of the socket.
         socket: String,
     },
     /// Another interface of this process has the same number.
-    #[error("id {id} at {socket} is the {role} of another port: choose another id")]
+    #[error("the memif id {id} at {socket} is the {role} of another port: choose another id")]
     IdInUse {
         /// The path or name of the socket.
         socket: String,
@@ -25,11 +28,12 @@ pub enum MemifError {
         role: &'static str,
     },
     /// The secret has too many bytes.
-    #[error("a secret has at most 24 bytes, not {0}")]
+    #[error("the secret of the memif port has {0} bytes: use at most 24")]
     SecretTooLong(usize),
     /// Rings and buffers do not fit into one region of memory.
     #[error(
-        "rings and buffers take {bytes} bytes, and a client has at most 4 GiB: lower rsize, bsize or queues"
+        "the rings and buffers of the memif port take {bytes} bytes, but at most 4 GiB are \
+         possible: lower rsize, bsize or queues"
     )]
     TooLarge {
         /// Length of rings and buffers together.
@@ -63,39 +67,42 @@ pub enum MemifError {
 /// A message breaks the protocol or cannot be handled, or the peer has closed the connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemifProtocolError {
-    #[error("a message has {0} bytes, not 128")]
+    #[error("the peer sent a memif message of {0} bytes, but each message has 128")]
     Length(usize),
-    #[error("a message has the unknown type {0}")]
+    #[error("the peer sent a memif message of the unknown type {0}")]
     UnknownType(u16),
-    #[error("the peer sent the message {0}, which is not allowed at this point")]
+    #[error("the peer sent the memif message {0}, which is not allowed at this point")]
     Unexpected(&'static str),
-    #[error("the message {0} came without its file descriptor")]
+    #[error("the peer sent the memif message {0} without its file descriptor")]
     NoDescriptor(&'static str),
     #[error(
         "the peer supports the versions {min:#x} to {max:#x} of memif: version 0x200 is needed"
     )]
     Version { min: u16, max: u16 },
-    #[error("there is no server with id {0} at this socket")]
+    #[error("no server at this socket has the memif id {0}: give both ports the same id")]
     NoSuchInterface(u32),
-    #[error("id {0} is connected to another client")]
+    #[error("the server with the memif id {0} is connected to another client: use another id")]
     AlreadyConnected(u32),
-    #[error("mode {0} is not supported: use ethernet, which is mode 0")]
+    #[error("the mode {0} of the client is not supported: use mode ethernet, which is mode 0")]
     Mode(u8),
-    #[error("the secret of the client is wrong")]
+    #[error("the secret of the client is wrong: give both ports the same `secret`")]
     Secret,
     #[error(
-        "the peer added region {index}, but the next number is {next}, and at most {max} regions \
-         are allowed"
+        "the peer added memory region {index}, but the next number is {next}, and at most {max} \
+         regions are allowed"
     )]
     Region { index: u16, next: usize, max: usize },
-    #[error("the regions of the client have {0} bytes, more than 4 GiB")]
+    #[error(
+        "the memory regions of the client have {0} bytes, but at most 4 GiB are possible: use \
+         smaller rings or buffers"
+    )]
     RegionsBytes(u64),
     #[error(
         "the peer added ring {index}, which was added before or does not exist: at most {max} \
          rings are allowed"
     )]
     Ring { index: u16, max: u16 },
-    #[error("ring {0} was not added: rings are numbered from 0 without a gap")]
+    #[error("the peer did not add ring {0}: rings are numbered from 0 without a gap")]
     MissingRing(u16),
     #[error(transparent)]
     Map(#[from] MapError),
@@ -109,7 +116,10 @@ pub(crate) enum MemifProtocolError {
     Closed,
     #[error("the peer has not completed the exchange of messages within {0} seconds")]
     Slow(u64),
-    #[error("{0} clients have chosen no interface, and this one has been connected the longest")]
+    #[error(
+        "the client has chosen no interface for the longest time of {0} such clients, which is \
+         the limit"
+    )]
     Crowded(usize),
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),
@@ -119,11 +129,12 @@ pub(crate) enum MemifProtocolError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemifRingError {
     /// The binary logarithm of the ring size is not supported.
-    #[error("a ring has 2^{0} descriptors: there must be at most 2^14")]
+    #[error("the peer added a ring of 2^{0} descriptors: a ring has at most 2^14")]
     Size(u8),
     /// The ring is not inside its region.
     #[error(
-        "a ring at byte {offset} of region {region} is outside of the region, or at an odd byte"
+        "the ring at byte {offset} of memory region {region} is outside of the region, or at an \
+         odd byte"
     )]
     Place {
         /// The number of the region with the ring.
@@ -132,7 +143,7 @@ pub enum MemifRingError {
         offset: u32,
     },
     /// The first word of the ring is not the memif cookie.
-    #[error("a ring begins with {0:#x} instead of the memif cookie 0x3e31f20")]
+    #[error("the ring of the peer begins with {0:#x} instead of the memif cookie 0x3e31f20")]
     Cookie(u32),
     /// The peer moved an index by more than the size of the ring.
     #[error("the peer announced {announced} descriptors in a ring that has only {size}")]
@@ -144,7 +155,8 @@ pub enum MemifRingError {
     },
     /// A buffer is not inside its region.
     #[error(
-        "a buffer of {length} bytes at byte {offset} of region {region} is outside of its region"
+        "the buffer of {length} bytes at byte {offset} of memory region {region} is outside of \
+         its region"
     )]
     Buffer {
         /// The number of the region that the descriptor names.
@@ -158,6 +170,6 @@ pub enum MemifRingError {
     #[error("the peer offers a buffer of {0} bytes: there must be at least 64")]
     ShortBuffer(u32),
     /// A frame takes more descriptors than the ring has.
-    #[error("a frame has more than {0} descriptors")]
+    #[error("the peer sent a frame with more than {0} descriptors, which is the size of the ring")]
     LongChain(u16),
 }

@@ -8,7 +8,7 @@ use shunt_p4runtime::server::ServerError;
 #[non_exhaustive]
 pub enum NicError {
     /// A port cannot be opened or used.
-    #[error("port {number} of the NIC cannot be used")]
+    #[error("the port {number} of the NIC cannot be opened")]
     Port {
         /// The number of the port.
         number: u16,
@@ -16,7 +16,7 @@ pub enum NicError {
         source: PortError,
     },
     /// Two ports have the same number.
-    #[error("port {0} is configured twice: give each port another number")]
+    #[error("the port {0} of the NIC is configured twice: give each port another number")]
     NumberTaken(u16),
     /// The system cannot create a thread or a descriptor.
     #[error("the packet thread of the NIC cannot start")]

@@ -330,7 +330,8 @@ impl NicWorker {
             warn!(
                 port = number,
                 %error,
-                "NIC: port cannot be added to the epoll set, so its packets do not wake the thread"
+                "NIC: a port cannot be added to the epoll set of the thread, so its packets wait \
+                 for the next poll"
             );
         }
         self.ports.insert(number, port);
@@ -372,7 +373,8 @@ impl NicWorker {
             Ok(report) => port.losses.count_refused(&report),
             Err(error) => {
                 self.shared.traffic.count_broken_port();
-                warn!(port = number, %error, "NIC: port failed, and is no longer polled");
+                warn!(port = number, %error, "NIC: a port failed, and is no longer polled: remove \
+                                              it, and add it again");
                 // The representor is dropped too, so that the switch reopens the port.
                 if let Some(representor) = port.representor.take() {
                     representor.unregister(&self.epoll);
@@ -405,7 +407,8 @@ impl NicWorker {
                     warn!(
                         port = number,
                         %error,
-                        "NIC: representor failed, and is no longer polled"
+                        "NIC: a representor failed, and is no longer polled: remove its port, and \
+                         add it again"
                     );
                 }
             }

@@ -538,7 +538,10 @@ mod tests {
             assert_eq!(live.remove(&rule), Err(problem));
         }
         let text = AclError::Rule { rule: 2, problem: illegal[5].1 }.to_string();
-        assert_eq!(text, "rule 2: source_ports begins at 80 and ends at 79: swap the ends");
+        assert_eq!(
+            text,
+            "rule 2: the range of source_ports begins at 80 and ends at 79: swap the two ends"
+        );
         for categories in [0, 17] {
             let expected = AclError::Categories { categories, max: 16 };
             assert_eq!(AclClassifier::build(&[ANY], categories, 0).unwrap_err(), expected);

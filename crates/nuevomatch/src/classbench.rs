@@ -14,7 +14,7 @@ use crate::{BoxRule, PriorityRule};
 
 /// A line of a rule-set that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("line {line}: {text:?} is not {expected}: correct the rule-set")]
+#[error("line {line} of the rule-set: {text:?} is not {expected}: correct the line")]
 pub struct ClassBenchError {
     /// Number of the line, from 1.
     line: usize,

@@ -59,7 +59,8 @@ pub enum Error {
     },
     /// A rule has a range without values.
     #[error(
-        "rule {rule}: its range in lane {lane} begins at {low} and ends at {high}: swap its ends"
+        "rule {rule}: the range in lane {lane} begins at {low} and ends at {high}: swap the two \
+         ends"
     )]
     EmptyRange {
         /// Position of the rule in the list of rules.
@@ -73,8 +74,8 @@ pub enum Error {
     },
     /// A range has values that do not fit into its lane.
     #[error(
-        "rule {rule}: its range in lane {lane} ends at {high}, but the lane has values up to {max}: \
-         mask the range"
+        "rule {rule}: the range in lane {lane} ends at {high}, but the lane has values up to \
+         {max}: lower the end"
     )]
     OutsideLane {
         /// Position of the rule in the list of rules.
@@ -96,8 +97,8 @@ pub enum Error {
     },
     /// More buckets in an iSet than the index over their starts can number.
     #[error(
-        "{starts} buckets are too many for the index of an iSet, which holds at most {max}: choose \
-         the tree index, or larger buckets"
+        "an iSet with {starts} buckets is too large for this index, which holds at most {max}: \
+         choose the tree index, or larger buckets"
     )]
     TooManyStarts {
         /// Number of starts of buckets.
@@ -117,7 +118,10 @@ pub enum Error {
         bytes: usize,
     },
     /// The capacity of a bucket is zero or too large.
-    #[error("bucket_rules = {bucket_rules} is refused: a bucket holds from 1 to {max} rules")]
+    #[error(
+        "bucket_rules = {bucket_rules} is refused: a bucket holds 1 to {max} rules, so use such a \
+         number"
+    )]
     BucketRules {
         /// The refused capacity.
         bucket_rules: usize,
@@ -131,7 +135,7 @@ pub enum Error {
 #[non_exhaustive]
 pub enum AclError {
     /// The classifier has no category, or too many.
-    #[error("{categories} categories are refused: use 1 to {max}")]
+    #[error("a classifier with {categories} categories is refused: use 1 to {max}")]
     Categories {
         /// The refused number of categories.
         categories: usize,
@@ -177,7 +181,7 @@ pub enum AclRuleError {
         length: u8,
     },
     /// A range of ports has no port.
-    #[error("{field} begins at {low} and ends at {high}: swap the ends")]
+    #[error("the range of {field} begins at {low} and ends at {high}: swap the two ends")]
     Ports {
         /// The field with the range.
         field: &'static str,
@@ -193,12 +197,12 @@ pub enum AclRuleError {
 #[non_exhaustive]
 pub enum TrainingError {
     /// The list of starts is empty.
-    #[error("the list of starts is empty: a model needs at least one start")]
+    #[error("the list of range starts is empty: a model needs at least one start")]
     Empty,
     /// The starts are not in strictly ascending order.
     #[error(
-        "start {start} at position {position} is not above the one before it: \
-         sort the starts and remove duplicates"
+        "the range start {start} at position {position} is not above the start before it: sort \
+         the starts and remove duplicates"
     )]
     NotAscending {
         /// Position of the start in the list.

@@ -214,7 +214,7 @@ fn an_empty_range_is_refused_with_its_rule() {
     assert_eq!(error, Error::EmptyRange { rule: 1, lane: 1, low: 9, high: 1 });
     assert_eq!(
         error.to_string(),
-        "rule 1: its range in lane 1 begins at 9 and ends at 1: swap its ends"
+        "rule 1: the range in lane 1 begins at 9 and ends at 1: swap the two ends"
     );
     rules[1].low[1] = 1;
     rules[2].high[2] = 8;

@@ -362,7 +362,7 @@ pub enum EncodeError {
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The version has no such message.
-    #[error("OpenFlow {} has no such message: agree on another version", version_names(1 << .version))]
+    #[error("the message does not exist in OpenFlow {}: use another version", version_names(1 << .version))]
     Absent {
         /// The wire version.
         version: u8,
@@ -371,7 +371,7 @@ pub enum EncodeError {
 
 /// A message that is longer than OpenFlow allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of {length} bytes is too long: the limit is {max} bytes", max = u16::MAX)]
+#[error("a message of {length} bytes is too long for OpenFlow: the limit is {max} bytes", max = u16::MAX)]
 pub struct TooLong {
     /// Length of the message in bytes.
     pub length: usize,
@@ -394,7 +394,10 @@ pub enum CloseReason {
         kind: u8,
     },
     /// The peer speaks no version that the bridge speaks.
-    #[error("the peer speaks {offered}, the switch speaks {own} only")]
+    #[error(
+        "the peer offers {offered}, but the switch is set to {own}: use the same version at both \
+         ends"
+    )]
     Version {
         /// The versions that the peer offered.
         offered: String,
@@ -421,7 +424,7 @@ pub enum CloseReason {
     },
     /// The peer reads so slowly that it would have lost an event that must not be lost.
     #[error(
-        "the peer reads too slowly: too many notifications wait for it that must not be dropped"
+        "the peer reads too slowly: notifications that must not be dropped have filled its queue"
     )]
     Lagged,
     /// The peer closed the connection.

@@ -250,10 +250,10 @@ pub enum OvsdbServerError {
         path: PathBuf,
     },
     /// The system provides no random numbers for UUIDs.
-    #[error("no random numbers from the system: {0}")]
+    #[error("the system gives no random numbers: {0}")]
     Random(#[source] io::Error),
     /// The thread of the server could not be started.
-    #[error("the thread of the server cannot be started: {0}")]
+    #[error("the thread of the OVSDB server cannot be started: {0}")]
     Thread(#[source] io::Error),
     /// The server has stopped.
     #[error("the OVSDB server has stopped")]

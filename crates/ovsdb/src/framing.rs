@@ -31,16 +31,19 @@ struct JsonNesting {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FramingError {
     /// A message does not start with a brace.
-    #[error("a message starts with byte 0x{0:02x}: a JSON-RPC 1.0 message is a JSON object")]
+    #[error(
+        "the peer sent a message that starts with byte 0x{0:02x}: a JSON-RPC 1.0 message is a \
+         JSON object"
+    )]
     NotAnObject(u8),
     /// A message is longer than the limit.
-    #[error("a message is longer than the limit of {0} bytes")]
+    #[error("the peer sent a message that is longer than the limit of {0} bytes")]
     TooLong(usize),
     /// A message is nested deeper than the limit.
-    #[error("a message is nested deeper than {DEPTH_MAX} levels")]
+    #[error("the peer sent a message that is nested deeper than {DEPTH_MAX} levels")]
     TooDeep,
     /// A message is not JSON.
-    #[error("a message is not JSON: {0}")]
+    #[error("the peer sent a message that is not JSON: {0}")]
     NotJson(String),
 }
 

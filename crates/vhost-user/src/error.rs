@@ -11,7 +11,7 @@ use crate::memory::MemoryError;
 #[non_exhaustive]
 pub enum BackendError {
     /// Another program listens at the path.
-    #[error("{} belongs to another program, which listens there: choose another path", path.display())]
+    #[error("the socket {} belongs to another program, which listens there: choose another path", path.display())]
     InUse {
         /// The path of the socket.
         path: PathBuf,
@@ -34,25 +34,32 @@ pub enum BackendError {
 /// The back-end closes the connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProtocolError {
-    #[error("the message has the version {0}, not 1")]
+    #[error("the front-end sent a vhost-user message of version {0}: only version 1 exists")]
     Version(u32),
-    #[error("request {request} has a payload of {length} bytes: at most {max} are allowed")]
+    #[error(
+        "the front-end sent request {request} with a payload of {length} bytes: at most {max} are \
+         allowed"
+    )]
     TooLong { request: u32, length: u32, max: usize },
     #[error(
-        "request {request} has a payload of {length} bytes, which is too short for this request"
+        "the front-end sent request {request} with a payload of {length} bytes, which is too \
+         short for this request"
     )]
     TooShort { request: u32, length: usize },
-    #[error("request {0} is not supported")]
+    #[error("the front-end sent request {0}, which this device does not support")]
     Unsupported(u32),
-    #[error("request {request} came with {given} descriptors, not with {expected}")]
+    #[error(
+        "the front-end sent request {request} with {given} file descriptors, but {expected} are \
+         needed"
+    )]
     Descriptors { request: u32, given: usize, expected: usize },
     #[error(transparent)]
     Event(#[from] EventError),
-    #[error("queue {queue} does not exist: the device has {max} queues")]
+    #[error("the front-end named queue {queue}, which does not exist: the device has {max} queues")]
     NoSuchQueue { queue: u32, max: u16 },
     #[error("the front-end chose the features {0:#x}, which were not offered")]
     NotOffered(u64),
-    #[error("an MTU of {0} bytes is not between 68 and 65535")]
+    #[error("the front-end set an MTU of {0} bytes: it must be from 68 to 65535")]
     Mtu(u64),
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -74,13 +81,13 @@ pub(crate) enum ProtocolError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// The size of the queue is not a power of two, or too large.
-    #[error("its size is {0}: it must be a power of two up to 32768")]
+    #[error("the size of the queue is {0}: it must be a power of two up to 32768")]
     Size(u32),
     /// The size of a packed queue is zero or too large.
-    #[error("its size is {0}: it must be from 1 to 32768")]
+    #[error("the size of the queue is {0}: it must be from 1 to 32768")]
     PackedSize(u32),
     /// A part of the queue is not in the memory of the guest.
-    #[error("its {part} at {address:#x} is outside the memory of the guest")]
+    #[error("the {part} of the queue at {address:#x} is outside the memory of the guest")]
     Unmapped {
         /// The part of the queue.
         part: &'static str,
@@ -88,7 +95,7 @@ pub enum RingError {
         address: u64,
     },
     /// A part of the queue is not aligned.
-    #[error("its {part} at {address:#x} is not aligned as virtio requires")]
+    #[error("the {part} of the queue at {address:#x} is not aligned as virtio requires")]
     Misaligned {
         /// The part of the queue.
         part: &'static str,
@@ -96,7 +103,9 @@ pub enum RingError {
         address: u64,
     },
     /// The guest offers more buffers than the queue has.
-    #[error("it offers {offered} buffers at once, but has places for {size} only")]
+    #[error(
+        "the guest offered {offered} buffers at once, but the queue has places for {size} only"
+    )]
     Offered {
         /// The number of offered buffers.
         offered: u16,
@@ -104,7 +113,10 @@ pub enum RingError {
         size: u16,
     },
     /// The number of a descriptor is beyond the end of its table.
-    #[error("descriptor {index} does not exist: the table has {size} descriptors")]
+    #[error(
+        "the guest named descriptor {index}, which does not exist: the table has {size} \
+         descriptors"
+    )]
     NoDescriptor {
         /// The number of the descriptor.
         index: u16,
@@ -112,7 +124,10 @@ pub enum RingError {
         size: u16,
     },
     /// A buffer is not in the memory of the guest.
-    #[error("a buffer of {length} bytes at {address:#x} is outside the memory of the guest")]
+    #[error(
+        "the guest offered a buffer of {length} bytes at {address:#x}, which is outside its \
+         memory"
+    )]
     Buffer {
         /// The address of the buffer in the guest.
         address: u64,
@@ -120,23 +135,25 @@ pub enum RingError {
         length: u32,
     },
     /// A chain of descriptors does not end.
-    #[error("a chain has more than {0} descriptors")]
+    #[error(
+        "the guest offered a chain of more than {0} descriptors, which is the size of the queue"
+    )]
     LongChain(u16),
     /// A buffer for frames is shorter than the header of a frame.
-    #[error("a buffer of {0} bytes is too short for frames: it must have at least 12")]
+    #[error("the guest offered a buffer of {0} bytes for frames: it must have at least 12")]
     ShortBuffer(usize),
     /// A buffer has the wrong direction: writable instead of readable, or vice versa.
     #[error(
-        "a buffer has the wrong direction: the device must be able to write receive buffers, and \
-         to read transmit buffers"
+        "the guest offered a buffer of the wrong direction: the device must be able to write \
+         receive buffers, and to read transmit buffers"
     )]
     Direction,
     /// The guest uses an indirect table, but did not accept `VIRTIO_F_INDIRECT_DESC`.
-    #[error("a descriptor is indirect, but the guest did not accept VIRTIO_F_INDIRECT_DESC")]
+    #[error("the guest offered an indirect descriptor, but did not accept VIRTIO_F_INDIRECT_DESC")]
     IndirectRefused,
     /// An indirect table of descriptors has an invalid length or is nested.
     #[error(
-        "an indirect table of {0} bytes is invalid: it must hold whole descriptors, and be \
+        "the guest offered an indirect table of {0} bytes: it must hold whole descriptors, and be \
          inside no other table"
     )]
     IndirectTable(u32),

@@ -304,7 +304,11 @@ mod tests {
         let parsed = MessageHeader::parse(header(5, 0b1001, 40)).unwrap();
         assert_eq!(parsed, MessageHeader { request: 5, needs_reply: true, length: 40 });
         let wrong = MessageHeader::parse(header(5, 2, 40)).unwrap_err();
-        assert_eq!(wrong.to_string(), "the message has the version 2, not 1");
+        assert_eq!(
+            wrong.to_string(),
+            "the front-end sent a vhost-user message of version 2: only \
+             version 1 exists"
+        );
         let long = MessageHeader::parse(header(5, 1, 265)).unwrap_err();
         assert!(long.to_string().contains("265 bytes: at most 264"), "{long}");
     }

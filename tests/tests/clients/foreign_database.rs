@@ -341,7 +341,9 @@ fn garbage_from_a_database_harms_no_bridge() {
     let daemon = Daemon::start(&text);
     garbage.join().expect("the server ends");
     let is_logged = || {
-        daemon.log().contains("the server does not speak OVSDB: a message starts with byte 0x48")
+        daemon.log().contains(
+            "the server does not speak OVSDB: the peer sent a message that starts with byte 0x48",
+        )
     };
     assert!(wait_until(is_logged), "{}", daemon.log());
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));

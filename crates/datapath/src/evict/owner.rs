@@ -90,7 +90,10 @@ pub struct LearnSeq(pub u64);
 
 /// The ring of learn requests is full, because the control plane is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the ring of learn requests to the control plane is full")]
+#[error(
+    "the packet is dropped, because it must learn and the queue of learn requests is full: the \
+     control plane is too slow"
+)]
 pub struct LearnQueueFull;
 
 /// The reason why an entry was not installed.
@@ -108,12 +111,14 @@ pub enum InstallError {
     },
     /// No slot is free.
     #[error(
-        "no slot is free: {0} entries are in use, and removed entries hold the other slots until \
-         they are reclaimed"
+        "the cache has no free slot for another entry: {0} entries are in use, and removed \
+         entries hold the other slots until they are reclaimed"
     )]
     Full(usize),
     /// The ring of reports is full, because the engine is too slow.
-    #[error("the ring of reports to the eviction thread is full")]
+    #[error(
+        "the cache entry is not installed: the queue of reports to the eviction thread is full"
+    )]
     RingFull,
 }
 

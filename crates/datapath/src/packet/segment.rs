@@ -24,16 +24,19 @@ pub const SEGMENTS_MAX: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     /// The protocol of the packet is not the one that its virtio header names.
-    #[error("the frame does not carry the protocol of its gso_type")]
+    #[error(
+        "the virtio header is wrong: the frame does not carry the protocol that its gso_type \
+         names"
+    )]
     Protocol,
     /// The packet would become too many segments.
-    #[error("{count} segments exceed the limit of {SEGMENTS_MAX}")]
+    #[error("the packet needs {count} segments, but a packet has at most {SEGMENTS_MAX}")]
     TooMany {
         /// Number of segments.
         count: usize,
     },
     /// No buffers are left.
-    #[error("the pool has no buffers left for the segments")]
+    #[error("the packet cannot be segmented: the pool has no buffers left for the segments")]
     PoolEmpty,
 }
 

@@ -49,7 +49,10 @@ pub struct VirtioHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VirtioHeaderError {
     /// The checksum would lie after the end of the frame.
-    #[error("the checksum at {start} + {offset} is outside the frame of {length} bytes")]
+    #[error(
+        "the virtio header is wrong: its checksum at byte {start} + {offset} is outside the frame \
+         of {length} bytes"
+    )]
     ChecksumOutside {
         /// The value of `checksum_start`.
         start: u16,
@@ -59,10 +62,12 @@ pub enum VirtioHeaderError {
         length: usize,
     },
     /// This switch does not know the segmentation type.
-    #[error("gso_type {0:#04x} is unknown")]
+    #[error("the virtio header is wrong: its gso_type {0:#04x} is unknown")]
     UnknownSegmentation(u8),
     /// The segments would have no payload, or be longer than the frame.
-    #[error("gso_size {size} does not fit a frame of {length} bytes")]
+    #[error(
+        "the virtio header is wrong: its gso_size {size} does not fit a frame of {length} bytes"
+    )]
     SegmentSize {
         /// The value of `gso_size`.
         size: u16,
@@ -70,11 +75,17 @@ pub enum VirtioHeaderError {
         length: usize,
     },
     /// The protocol of `gso_type` is not in the frame, or not at `checksum_start`.
-    #[error("the frame does not carry the protocol of its gso_type")]
+    #[error(
+        "the virtio header is wrong: the frame does not carry the protocol that its gso_type \
+         names"
+    )]
     Protocol,
     /// The packet is to be segmented, but its checksum is neither partial nor verified.
     /// Segmentation would hide a wrong checksum of the packet.
-    #[error("the frame is to be segmented, but its checksum is neither partial nor verified")]
+    #[error(
+        "the virtio header is wrong: the frame is to be segmented, but its checksum is neither \
+         partial nor verified"
+    )]
     Unverified,
 }
 
@@ -266,7 +277,7 @@ impl VirtioHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
     /// The packet, or one segment of it, is longer than the port's limit.
-    #[error("a frame of {length} bytes exceeds the port's limit of {max}")]
+    #[error("a frame of {length} bytes is too long for the port, which sends at most {max} bytes")]
     MtuExceeded {
         /// Length on the wire.
         length: usize,

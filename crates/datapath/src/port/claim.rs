@@ -136,7 +136,8 @@ fn log_wait(device: &str, process: i32) {
     static LOGGED: AtomicI32 = AtomicI32::new(0);
     if LOGGED.swap(process, Relaxed) != process {
         info!(
-            "device {device}: waiting for process {process}, which was killed and still holds it"
+            "device {device}: waiting for process {process}, which was killed and still holds \
+             the device"
         );
     }
 }

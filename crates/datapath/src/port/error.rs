@@ -70,8 +70,8 @@ pub enum PortError {
     },
     /// The device exists, and is of another kind than a TAP.
     #[error(
-        "{name} exists, and is no TAP device: choose another name for the TAP, or attach {name} with \
-         type af_packet"
+        "{name} exists, but is not a TAP device: choose another name for the TAP device, or \
+         attach {name} with type af_packet"
     )]
     NotTap {
         /// Name of the device.
@@ -92,9 +92,9 @@ pub enum PortError {
     },
     /// The device carries no Ethernet frames.
     #[error(
-        "{name} is no Ethernet device, its link type is {link_type}: a port needs Ethernet frames, \
-         of the link types 1 and 772 in `/sys/class/net/{name}/type`; attach another device, or \
-         create a TAP instead of a TUN device with `ip tuntap add NAME mode tap multi_queue`"
+        "{name} is not an Ethernet device: its link type is {link_type}, but a port needs the \
+         link type 1 or 772 in `/sys/class/net/{name}/type`; attach another device, or create a \
+         TAP instead of a TUN device with `ip tuntap add NAME mode tap multi_queue`"
     )]
     NotEthernet {
         /// Name of the device.
@@ -192,19 +192,25 @@ pub enum PortError {
         name: String,
     },
     /// The device was removed while the port was open.
-    #[error("{name} has been removed")]
+    #[error("the device {name} was removed from the system: create it again, or remove its port")]
     DeviceGone {
         /// Name of the device.
         name: String,
     },
     /// The queues of a port can be created only once.
-    #[error("the queues of {name} exist already: a port creates them only once")]
+    #[error(
+        "{name} cannot create its queues: the port has created them already, and may do so only \
+         once"
+    )]
     AlreadySplit {
         /// Name of the port.
         name: String,
     },
     /// Both ends of a pair must have the same number of threads.
-    #[error("{name} has queues for {made} packet threads, not for {wanted}: use equal numbers")]
+    #[error(
+        "{name} has queues for {made} packet threads, but the switch has {wanted}: use the same \
+         number for both"
+    )]
     OtherThreads {
         /// The name of the port.
         name: String,

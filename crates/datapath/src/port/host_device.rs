@@ -257,7 +257,7 @@ impl DeviceMtu {
             let name = device.name.as_str();
             warn!(
                 %error,
-                "device {name}: its MTU of {mtu} cannot be restored: use `ip link set {name} mtu \
+                "device {name}: the MTU of {mtu} cannot be restored: use `ip link set {name} mtu \
                  {mtu}`"
             );
         }
@@ -382,8 +382,8 @@ pub(super) fn try_mtu(
     let name = device.as_str();
     warn!(
         %error,
-        "device {name}: the system refuses the MTU {mtu}, so the device keeps its own (a change \
-         needs CAP_NET_ADMIN)"
+        "device {name}: the MTU {mtu} is refused by the system, so the device keeps its own: give \
+         the daemon CAP_NET_ADMIN"
     );
     Some(MtuRefusal { mtu, reason: MtuRefusalReason::System(error.kind()) })
 }

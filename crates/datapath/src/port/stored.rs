@@ -94,17 +94,17 @@ impl PortSpec {
 /// The reason why a port does not use a descriptor of an earlier process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RefusedDescriptor {
-    #[error("the descriptor is not {0}")]
+    #[error("the stored descriptor is not {0}")]
     Kind(&'static str),
-    #[error("the descriptor belongs to another device or network namespace")]
+    #[error("the stored descriptor belongs to another device or network namespace")]
     Device,
-    #[error("the receive ring has another layout than this version of shuntd uses")]
+    #[error("the stored receive ring has another layout than this version of shuntd uses")]
     Layout,
-    #[error("{0} is missing")]
+    #[error("the descriptor {0} was not stored")]
     Missing(String),
-    #[error("the descriptor belongs to a queue that the port does not have")]
+    #[error("the stored descriptor belongs to a queue that the port does not have")]
     Surplus,
-    #[error("the kernel still sends frames of the earlier process")]
+    #[error("the kernel still sends frames that the earlier process left in the stored socket")]
     Unsettled,
     #[error(transparent)]
     System(#[from] io::Error),

@@ -143,7 +143,10 @@ fn a_device_without_ethernet_is_refused() {
             let Err(error) = open(&spec, 0) else { panic!("a TUN device was attached: {spec:?}") };
             let PortError::NotEthernet { link_type, .. } = &error else { panic!("{error:?}") };
             assert_eq!(*link_type, 65534);
-            assert!(error.to_string().contains("a port needs Ethernet frames"), "{error}");
+            assert!(
+                error.to_string().contains("but a port needs the link type 1 or 772"),
+                "{error}"
+            );
         }
         close(packet_port("lo"));
     });
@@ -212,8 +215,8 @@ fn another_kind_of_device_is_no_tap() {
             let settings = TapSettings::default();
             let error = open(&PortSpec::Tap { device: device.clone(), settings }, 0).err();
             let expected = format!(
-                "{device} exists, and is no TAP device: choose another name for the TAP, or attach \
-                 {device} with type af_packet"
+                "{device} exists, but is not a TAP device: choose another name for the TAP \
+                 device, or attach {device} with type af_packet"
             );
             assert_eq!(error.map(|error| error.to_string()), Some(expected));
         }

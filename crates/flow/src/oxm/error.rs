@@ -11,7 +11,10 @@ use crate::{FieldId, draft::value_bits};
 #[non_exhaustive]
 pub enum OxmError {
     /// The bytes end inside an entry (`OFPBMC_BAD_LEN`).
-    #[error("a field of the match needs {needed} bytes, but only {present} are left")]
+    #[error(
+        "the match is cut off: its last field needs {needed} bytes, but the message has only \
+         {present} more"
+    )]
     BadLength {
         /// Bytes that the entry needs.
         needed: usize,
@@ -19,22 +22,23 @@ pub enum OxmError {
         present: usize,
     },
     /// A value has bits outside its mask (`OFPBMC_BAD_WILDCARDS`).
-    #[error("{0} has value bits outside its mask")]
+    #[error("the match of {0} has value bits outside its mask: clear these bits")]
     BadWildcards(OxmHeader),
     /// No field has this number and length (`OFPBMC_BAD_FIELD`).
-    #[error("{0} is not a field that can be matched")]
+    #[error("{0} cannot be matched, because the switch does not know this field: leave it out")]
     BadField(OxmHeader),
     /// The bridge has no table that binds this tunnel option (`OFPBMC_BAD_FIELD`).
     ///
     /// Open vSwitch has its own code for this error, `NXFMFC_INVALID_TLV_FIELD`.
     #[error(
-        "{} is not mapped to a tunnel option: map it first, as `ovs-ofctl add-tlv-map` does",
+        "the field {} is not mapped to a tunnel option: map it first, as `ovs-ofctl add-tlv-map` \
+         does",
         .0.name()
     )]
     Unbound(FieldId),
     /// The field has no such value (`OFPBMC_BAD_VALUE`).
     #[error(
-        "{} cannot be {value:#x}: only the bits {:#x} may be set",
+        "the field {} cannot be {value:#x}: set only bits of {:#x}",
         .field.name(), value_bits(*.field)
     )]
     BadValue {
@@ -44,7 +48,7 @@ pub enum OxmError {
         value: u128,
     },
     /// The field can only be matched whole (`OFPBMC_BAD_MASK`).
-    #[error("{} can only be matched whole, not under {mask:#x}", .field.name())]
+    #[error("the field {} can only be matched whole: remove its mask {mask:#x}", .field.name())]
     BadMask {
         /// The field with the refused mask.
         field: FieldId,
@@ -52,10 +56,10 @@ pub enum OxmError {
         mask: u128,
     },
     /// The match lacks the prerequisite of the field (`OFPBMC_BAD_PREREQ`).
-    #[error("{} needs {}", .0.name(), .0.info().prerequisite)]
+    #[error("a match of {} needs {}: add it before this field", .0.name(), .0.info().prerequisite)]
     BadPrereq(FieldId),
     /// An earlier entry of the match has the same field (`OFPBMC_DUP_FIELD`).
-    #[error("{} is given twice", .0.name())]
+    #[error("the match has {} twice: send each field once", .0.name())]
     DupField(FieldId),
 }
 

@@ -4,7 +4,7 @@ use crate::checksum::sum;
 
 /// The checksum is outside the frame, so nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("checksum at {start} + {offset} is outside of the frame of {length} bytes")]
+#[error("the checksum at byte {start} + {offset} is outside of the frame of {length} bytes")]
 pub struct ChecksumOutside {
     /// Offset of the first byte that the checksum covers.
     start: usize,

@@ -266,7 +266,11 @@ fn a_truncated_header_changes_only_in_the_key() {
 fn a_checksum_outside_of_the_frame_is_refused() {
     let mut frame = [1; 20];
     let refused = complete_checksum(&mut frame, 10, 9).unwrap_err();
-    assert_eq!(refused.to_string(), "checksum at 10 + 9 is outside of the frame of 20 bytes");
+    assert_eq!(
+        refused.to_string(),
+        "the checksum at byte 10 + 9 is outside of the frame of 20 \
+         bytes"
+    );
     assert!(complete_checksum(&mut frame, usize::MAX, usize::MAX).is_err());
     assert_eq!(frame, [1; 20]);
 }

@@ -11,7 +11,7 @@ use crate::{FieldId, field::Format};
 #[non_exhaustive]
 pub enum MatchError {
     /// No field and no shorthand has this name.
-    #[error("no field is called `{name}`{}", .nearest.map_or_else(String::new, |nearest| format!(": is it `{nearest}`?")))]
+    #[error("unknown field `{name}`{}", .nearest.map_or_else(String::new, |nearest| format!(": is it `{nearest}`?")))]
     UnknownField {
         /// The name as written.
         name: String,
@@ -19,7 +19,7 @@ pub enum MatchError {
         nearest: Option<&'static str>,
     },
     /// The field exists in packets, but no match can name it.
-    #[error("`{0}` can be shown, but not matched: leave it out")]
+    #[error("`{0}` can be shown but not matched: leave it out of the match")]
     Unmatchable(&'static str),
     /// A field without a value.
     #[error("`{0}` needs a value: write `{0}=` and {1}")]

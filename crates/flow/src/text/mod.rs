@@ -26,7 +26,7 @@
 //! assert_eq!(text, "tcp,in_port=LOCAL,nw_dst=10.0.0.0/8,tp_dst=80");
 //!
 //! let error = parse_match("tcp,nw_dts=10.1.2.3", &NoPortNames).unwrap_err();
-//! assert_eq!(error.to_string(), "no field is called `nw_dts`: is it `nw_dst`?");
+//! assert_eq!(error.to_string(), "unknown field `nw_dts`: is it `nw_dst`?");
 //! # Ok::<(), shunt_flow::text::MatchError>(())
 //! ```
 

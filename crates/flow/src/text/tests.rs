@@ -190,11 +190,15 @@ fn ports_are_read_and_printed_by_name() {
 #[test]
 fn errors_say_how_to_mend_the_match() {
     for (text, expected) in [
-        ("nw_dts=1.1.1.1", "no field is called `nw_dts`: is it `nw_dst`?"),
-        ("tpc", "no field is called `tpc`: is it `tcp`?"),
-        ("reg16=1", "no field is called `reg16`: is it `reg1`?"),
-        ("frobnicate=1", "no field is called `frobnicate`"),
-        ("skb_priority=1", "`skb_priority` can be shown, but not matched: leave it out"),
+        ("nw_dts=1.1.1.1", "unknown field `nw_dts`: is it `nw_dst`?"),
+        ("tpc", "unknown field `tpc`: is it `tcp`?"),
+        ("reg16=1", "unknown field `reg16`: is it `reg1`?"),
+        ("frobnicate=1", "unknown field `frobnicate`"),
+        (
+            "skb_priority=1",
+            "`skb_priority` can be shown but not matched: leave it out of the \
+             match",
+        ),
         (
             "ip,nw_dst",
             "`nw_dst` needs a value: write `nw_dst=` and an address, address/length or address/mask: 10.0.0.0/8",

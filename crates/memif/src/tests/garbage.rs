@@ -115,21 +115,21 @@ fn a_server_refuses_messages_that_break_the_protocol() {
     /// Messages of a peer that break a rule.
     type PeerAction<'a> = &'a dyn Fn(&RawPeer);
     let cases: [(&str, PeerAction<'_>); 13] = [
-        ("the peer sent the message CONNECT, which is not allowed at this point", &|peer| {
+        ("the peer sent the memif message CONNECT, which is not allowed at this point", &|peer| {
             peer.send(&connect, None);
         }),
-        ("mode 1 is not supported", &|peer| peer.send(&mode, None)),
-        ("a message has 3 bytes, not 128", &|peer| {
+        ("the mode 1 of the client is not supported", &|peer| peer.send(&mode, None)),
+        ("the peer sent a memif message of 3 bytes, but each message has 128", &|peer| {
             send_with_descriptors(&peer.0, b"abc", &[]).unwrap();
         }),
-        ("a message has the unknown type 65535", &|peer| {
+        ("the peer sent a memif message of the unknown type 65535", &|peer| {
             send_with_descriptors(&peer.0, &[0xff; 128], &[]).unwrap();
         }),
-        ("the message ADD_REGION came without its file descriptor", &|peer| {
+        ("the peer sent the memif message ADD_REGION without its file descriptor", &|peer| {
             peer.start();
             peer.send(&MemifMessage::AddRegion { index: 1, size: 4096 }, None);
         }),
-        ("the peer added region 2, but the next number is 1", &|peer| {
+        ("the peer added memory region 2, but the next number is 1", &|peer| {
             let file = peer.start();
             peer.send(&MemifMessage::AddRegion { index: 2, size: 4096 }, Some(file.as_fd()));
         }),
@@ -137,11 +137,14 @@ fn a_server_refuses_messages_that_break_the_protocol() {
             let file = peer.start();
             peer.send(&MemifMessage::AddRegion { index: 1, size: 8192 }, Some(file.as_fd()));
         }),
-        ("the regions of the client have 4294971392 bytes, more than 4 GiB", &|peer| {
-            let file = peer.start();
-            peer.send(&MemifMessage::AddRegion { index: 1, size: 4 << 30 }, Some(file.as_fd()));
-        }),
-        ("bytes, more than 4 GiB", &|peer| {
+        (
+            "the memory regions of the client have 4294971392 bytes: at most 4 GiB are possible",
+            &|peer| {
+                let file = peer.start();
+                peer.send(&MemifMessage::AddRegion { index: 1, size: 4 << 30 }, Some(file.as_fd()));
+            },
+        ),
+        ("bytes: at most 4 GiB", &|peer| {
             let file = peer.start();
             peer.send(&MemifMessage::AddRegion { index: 1, size: u64::MAX }, Some(file.as_fd()));
         }),
@@ -153,12 +156,12 @@ fn a_server_refuses_messages_that_break_the_protocol() {
             peer.start();
             peer.send(&ring(RingMessage { index: 64, ..RING }), Some(event().as_fd()));
         }),
-        ("ring 0 was not added: rings are numbered from 0 without a gap", &|peer| {
+        ("the peer did not add ring 0: rings are numbered from 0 without a gap", &|peer| {
             peer.start();
             peer.send(&ring(RingMessage { index: 1, ..RING }), Some(event().as_fd()));
             peer.send(&connect, None);
         }),
-        ("a ring at byte 4095 of region 0 is outside", &|peer| {
+        ("the ring at byte 4095 of memory region 0 is outside", &|peer| {
             peer.start();
             peer.send(&ring(RingMessage { offset: 4095, ..RING }), Some(event().as_fd()));
             peer.send(&connect, None);
@@ -248,7 +251,7 @@ fn silent_clients_give_way_to_new_ones() {
     // At most 64 clients may wait, including the client that was served.
     for peer in &silent[..17] {
         let refusal = peer.refusal();
-        assert!(refusal.contains("64 clients have chosen no interface"), "{refusal}");
+        assert!(refusal.contains("for the longest time of 64 such clients"), "{refusal}");
     }
 }
 
@@ -262,7 +265,11 @@ fn client_refuses_server_that_breaks_protocol() {
     let listener = UnixListener::from(own);
     let (client, _) = start(options(&path, MemifRole::Client));
     let cases = [
-        (MemifMessage::Ack, "the peer sent the message ACK, which is not allowed at this point"),
+        (
+            MemifMessage::Ack,
+            "the peer sent the memif message ACK, which is not allowed at this \
+             point",
+        ),
         (
             MemifMessage::Connected { name: String::new() },
             "the message CONNECTED, which is not allowed at this point",

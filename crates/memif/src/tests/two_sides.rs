@@ -91,7 +91,7 @@ fn interfaces_share_a_socket_by_their_numbers() {
     assert!(error.contains("id 3 at ") && error.contains("the server of another port"), "{error}");
     let other = MemifOptions { id: 9, ..options(&path, MemifRole::Client) };
     let (lost, _) = start(other);
-    await_reason(&lost, "there is no server with id 9");
+    await_reason(&lost, "no server at this socket has the memif id 9");
 }
 
 #[test]
@@ -104,7 +104,11 @@ fn a_secret_must_be_the_same() {
     for wrong in ["", "abd", "abcd"] {
         let wrong = MemifOptions { secret: secret(wrong), ..options(&path, MemifRole::Client) };
         let (client, _) = start(wrong);
-        await_reason(&client, "the secret of the client is wrong");
+        await_reason(
+            &client,
+            "the secret of the client is wrong: give both ports the same \
+             `secret`",
+        );
     }
     let right = MemifOptions { secret: secret("abc"), ..options(&path, MemifRole::Client) };
     let (client, _) = start(right);

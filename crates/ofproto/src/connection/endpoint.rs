@@ -273,7 +273,7 @@ impl Connection {
             tracing::warn!(
                 dropped,
                 suppressed,
-                "{peer}: packet-ins dropped, the peer reads too slowly"
+                "{peer}: packet-ins are dropped, because the peer reads too slowly"
             );
         });
     }

@@ -59,7 +59,13 @@ impl<F: Future> Future for ControlTask<F> {
         let took = end.saturating_duration_since(begin);
         if let Some(omitted) = self.long.admit(took, end) {
             let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            info!(took_ms, omitted, "control task {}: an iteration took over 10 ms", self.name);
+            info!(
+                took_ms,
+                omitted,
+                "control task {}: one iteration took over 10 ms, so requests \
+                 waited",
+                self.name
+            );
         }
         polled
     }

@@ -183,18 +183,27 @@ impl FailOpenChange {
             Self::Unreachable(time) => {
                 let seconds = time.as_secs();
                 tracing::warn!(
-                    "bridge {bridge}: no controller was reachable for {seconds} s, \
-                     forwarding as a learning switch (fail_mode standalone)"
+                    "bridge {bridge}: no controller was reachable for {seconds} s, so the bridge \
+                     forwards as a learning switch (fail_mode standalone)"
                 );
             }
             Self::Connected => {
-                tracing::info!("bridge {bridge}: a controller connected, forwarding by its rules");
+                tracing::info!(
+                    "bridge {bridge}: a controller connected, so the bridge forwards \
+                     by its rules again"
+                );
             }
             Self::NoControllers => {
-                tracing::info!("bridge {bridge}: it has no controllers, forwarding by its rules");
+                tracing::info!(
+                    "bridge {bridge}: the bridge has no controllers any more, so it \
+                     forwards by its rules again"
+                );
             }
             Self::Refused => {
-                tracing::info!("bridge {bridge}: fail_mode is secure, forwarding by its rules");
+                tracing::info!(
+                    "bridge {bridge}: fail_mode is now secure, so the bridge forwards \
+                     by its rules again"
+                );
             }
         }
     }

@@ -241,7 +241,7 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
                         tracing::warn!(
                             %error,
                             suppressed,
-                            "a connection cannot be accepted, retrying"
+                            "the connection of a client cannot be accepted, retrying"
                         );
                     });
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
@@ -312,7 +312,8 @@ fn log_end(ended: Result<(String, ConnectionEnd), JoinError>, warnings: &Warning
         // A panic in one connection does not affect the others.
         Err(error) => tracing::error!(
             %error,
-            "the task of a connection panicked, which ends this connection alone"
+            "a connection ended, because its task panicked: other connections continue, please \
+             report this bug"
         ),
     }
 }

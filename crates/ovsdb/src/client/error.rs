@@ -11,16 +11,16 @@ use crate::{error::DatabaseSchemaError, framing::FramingError};
 #[non_exhaustive]
 pub enum OvsdbClientError {
     /// The server does not accept a connection.
-    #[error("no connection: {0}")]
+    #[error("the database server cannot be reached: {0}")]
     Connect(#[source] io::Error),
     /// The connection has failed.
-    #[error("the connection has failed: {0}")]
+    #[error("the connection to the database server has failed: {0}")]
     Io(#[source] io::Error),
     /// The server has closed the connection.
-    #[error("the server has closed the connection")]
+    #[error("the database server has closed the connection")]
     Closed,
     /// The server does not answer.
-    #[error("the server does not answer within {0:?}")]
+    #[error("the database server does not answer within {0:?}")]
     Silent(Duration),
     /// The server sent bytes that are no message.
     #[error("the server does not speak OVSDB: {0}")]
@@ -29,10 +29,10 @@ pub enum OvsdbClientError {
     #[error("the server does not speak OVSDB: a message {0}")]
     Message(&'static str),
     /// The server does not have the database.
-    #[error("the server has no database {0}: name the server that has it")]
+    #[error("the server has no database {0}: use the address of a server with this database")]
     NoDatabase(String),
     /// The schema that the server sent is invalid.
-    #[error("the schema of the server is not valid: {0}")]
+    #[error("the database server sent a schema that is not valid: {0}")]
     Schema(#[from] DatabaseSchemaError),
     /// The database lacks a table.
     #[error("the database {database} has no table {table}: its schema is {version}")]
@@ -45,7 +45,7 @@ pub enum OvsdbClientError {
         version: String,
     },
     /// The server refused a request that the client needs.
-    #[error("the server refuses {method}: {reason}")]
+    #[error("the database server refuses {method}: {reason}")]
     Refused {
         /// The method of the request.
         method: &'static str,
@@ -53,10 +53,10 @@ pub enum OvsdbClientError {
         reason: String,
     },
     /// The program has stopped the client.
-    #[error("the client has stopped")]
+    #[error("the connection to the database was ended by the daemon")]
     Stopped,
     /// An update from the server does not fit the rows or the schema.
-    #[error("the server sent a wrong update: {0}")]
+    #[error("the database server sent a wrong update: {0}")]
     Update(String),
 }
 

@@ -82,13 +82,13 @@ pub enum ClientTransactionError {
     /// The client is not connected, or another client owns the lock.
     ///
     /// If the connection was lost during the request, the server may have executed the transaction.
-    #[error("the database is not connected, or another client owns its lock")]
+    #[error("the database cannot be written: it is not connected, or another client owns its lock")]
     NotWritable,
     /// The server, or the schema, refused the transaction.
     #[error("{0}")]
     Refused(String),
     /// The client has stopped.
-    #[error("the client has stopped")]
+    #[error("the connection to the database was ended by the daemon")]
     Stopped,
 }
 

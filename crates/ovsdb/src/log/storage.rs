@@ -85,7 +85,8 @@ impl FileStorage {
         })?;
         if let Err(error) = folder.sync_all() {
             let path = path.display();
-            warn!(%error, "ovsdb: the new name of {path} may not be on disk until the next sync");
+            warn!(%error, "ovsdb: the file {path} was renamed, but the new name may not be on \
+                           disk yet: a crash of the host may bring back the old file");
         }
         Ok(Self { path, file })
     }

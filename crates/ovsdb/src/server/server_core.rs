@@ -45,10 +45,10 @@ pub enum ClientOrigin {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Disconnect {
     /// The client sent a message that is not JSON-RPC 1.0.
-    #[error("a message is not JSON-RPC 1.0: {0}")]
+    #[error("the client sent a message that is not JSON-RPC 1.0: {0}")]
     Protocol(&'static str),
     /// The client reads too slowly.
-    #[error("more than {0} bytes wait for a client that does not read")]
+    #[error("the client does not read its replies: more than {0} bytes wait for it")]
     SlowReader(usize),
 }
 

@@ -62,7 +62,7 @@ impl FromStr for RowUuid {
 
 /// A text that is not a UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not a UUID of 36 characters in 5 groups of hexadecimal digits")]
+#[error("the text is not a UUID: write 36 characters in 5 groups of hexadecimal digits")]
 pub struct InvalidUuid;
 
 /// Positions of the dashes between groups.

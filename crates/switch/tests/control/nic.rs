@@ -555,6 +555,7 @@ async fn trace_shows_sub_traversals_in_nic() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = trace("in_port=1,arp").to_text();
-    let expected = "\n  not offloaded: the device cannot execute the actions of the LTM entry\n";
+    let expected = "\n  not offloaded: the device refuses the LTM entry: it cannot execute the \
+                    actions of the entry\n";
     assert!(text.contains(expected), "{text}");
 }

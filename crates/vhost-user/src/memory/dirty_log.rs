@@ -82,6 +82,6 @@ mod tests {
         file.set_len(5 << 30).unwrap();
         DirtyLog::new(&file, 4 << 30, 0).unwrap();
         let long = DirtyLog::new(&file, (4 << 30) + 1, 0).unwrap_err();
-        assert!(long.to_string().contains("more than 4 GiB"), "{long}");
+        assert!(long.to_string().contains("at most 4 GiB"), "{long}");
     }
 }

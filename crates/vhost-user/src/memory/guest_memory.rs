@@ -55,19 +55,21 @@ impl GuestRange {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
     #[error(
-        "a memory region of {length} bytes at {address:#x} is empty, or ends beyond the last \
-         address"
+        "the front-end added a memory region of {length} bytes at {address:#x}, which is empty or \
+         ends beyond the last address"
     )]
     Length { length: u64, address: u64 },
-    #[error("memory regions overlap at {0:#x}")]
+    #[error("the front-end added memory regions that overlap at {0:#x}")]
     Overlap(u64),
-    #[error("there are more than {0} memory regions")]
+    #[error("the front-end added more than {0} memory regions, which is the limit")]
     TooMany(usize),
     #[error("the front-end removes the memory region at {0:#x}, which it did not add")]
     Missing(u64),
-    #[error("the memory regions have {0} bytes together, more than 16 TiB")]
+    #[error(
+        "the front-end added memory regions of {0} bytes together: at most 16 TiB are possible"
+    )]
     TooLong(u64),
-    #[error("a log of changed pages has {0} bytes, more than 4 GiB")]
+    #[error("the front-end gave a log of changed pages of {0} bytes: at most 4 GiB are possible")]
     LongLog(u64),
     #[error(transparent)]
     Map(#[from] MapError),
@@ -346,7 +348,8 @@ mod tests {
         let error = memory.add(region(2, 0x1000), &file).unwrap_err().to_string();
         assert_eq!(
             error,
-            "the memory regions have 17592186048512 bytes together, more than 16 TiB"
+            "the front-end added memory regions of 17592186048512 bytes together: at most 16 TiB \
+             are possible"
         );
         memory.remove(&region(0, half)).unwrap();
         memory.add(region(2, half), &file).unwrap();
@@ -402,11 +405,15 @@ mod tests {
         let expected = "a memory region ends at byte 10240, but its file has only 10239 bytes";
         assert_eq!(refused(REGION, 0x27ff), expected);
         let wraps = RegionMessage { guest_address: u64::MAX - 1, ..REGION };
-        assert!(refused(wraps, 0x2800).contains("is empty, or ends beyond"));
+        assert!(refused(wraps, 0x2800).contains("is empty or ends beyond"));
         assert!(refused(RegionMessage { length: 0, ..REGION }, 0x2800).contains("is empty"));
         assert_eq!(refused(REGION, 0x2800), "fine");
         let beside = RegionMessage { guest_address: 0x10_1fff, ..REGION };
-        assert_eq!(refused(beside, 0x2800), "memory regions overlap at 0x101fff");
+        assert_eq!(
+            refused(beside, 0x2800),
+            "the front-end added memory regions that overlap at \
+             0x101fff"
+        );
         memory.remove(&REGION).unwrap();
         assert_eq!(memory.find(0x10_0000, 1), None);
         memory.remove(&REGION).unwrap_err();

@@ -478,7 +478,7 @@ fn a_queue_outside_the_memory_is_named() {
     let error = RingError::Unmapped { part: "used ring", address: 0x10 };
     assert_eq!(queues.take_failures(), [QueueFailure { queue: 0, error, base: None }]);
     let text = GuestLink::Stopped { queue: 0, error }.to_string();
-    let expected = "queue 0 was stopped: its used ring at 0x10 is outside the memory of the guest; \
-                    load the network driver of the guest again";
+    let expected = "queue 0 was stopped: the used ring of the queue at 0x10 is outside the memory \
+                    of the guest; load the network driver of the guest again";
     assert_eq!(text, expected);
 }

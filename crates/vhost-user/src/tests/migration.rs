@@ -148,6 +148,6 @@ fn an_mtu_outside_its_range_is_refused() {
     }
     for mtu in [0, 67, 65_536, u64::MAX] {
         let refused = device.handle(VhostRequest::NetSetMtu(mtu), Vec::new()).unwrap_err();
-        assert!(refused.to_string().contains("is not between 68 and 65535"), "{refused}");
+        assert!(refused.to_string().contains("it must be from 68 to 65535"), "{refused}");
     }
 }

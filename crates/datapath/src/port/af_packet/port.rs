@@ -94,8 +94,8 @@ impl AfPacket {
         if sockets.len() != usize::from(threads) {
             let count = sockets.len();
             warn!(
-                "device {device}: the sockets of {count} queues are stored, but {threads} are \
-                 needed, so all are replaced"
+                "device {device}: the earlier process stored the sockets of {count} queues, but \
+                 {threads} are needed, so all are replaced"
             );
             return None;
         }
@@ -108,7 +108,8 @@ impl AfPacket {
             Err(error) => {
                 warn!(
                     %error,
-                    "device {device}: the stored sockets cannot be used, so they are replaced"
+                    "device {device}: the sockets that the earlier process stored cannot be used, \
+                     so they are replaced"
                 );
                 None
             }

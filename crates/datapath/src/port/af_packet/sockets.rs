@@ -245,8 +245,8 @@ impl RxSockets {
                     if error.raw_os_error() != Some(libc::ENOSPC) {
                         warn!(
                             %error,
-                            "device {device}: no receive rings, so frames cost more CPU time; \
-                             tried again in {} s",
+                            "device {device}: the receive rings cannot be created, so received \
+                             frames cost more CPU time; tried again in {} s",
                             QUIET_TIME.as_secs()
                         );
                         self.state.lock().failed = Some(now);

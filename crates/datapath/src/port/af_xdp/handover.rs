@@ -89,7 +89,11 @@ impl XdpAttachment {
         match inherited {
             Ok((promiscuous, sockets)) => {
                 let (device, queues) = (device.name.as_str(), sockets.len());
-                info!(queues, "device {device}: AF_XDP port continues with the stored sockets");
+                info!(
+                    queues,
+                    "device {device}: the AF_XDP port continues with the sockets that \
+                     the earlier process stored"
+                );
                 let new = Self::new(names, link, promiscuous, &sockets);
                 Some((sockets, Self { is_inherited: true, ..new }))
             }
@@ -99,7 +103,8 @@ impl XdpAttachment {
                     let device = device.name.as_str();
                     warn!(
                         %error,
-                        "device {device}: the stored XDP program cannot be detached, and stays"
+                        "device {device}: the XDP program of the earlier process cannot be \
+                         detached: remove it with `ip link set {device} xdp off`"
                     );
                 }
                 None

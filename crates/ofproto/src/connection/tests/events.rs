@@ -224,7 +224,10 @@ fn dropped_packet_ins_cause_few_warnings() {
         }
     });
     assert_eq!(lines.len(), 1, "{lines:#?}");
-    assert!(lines[0].contains("tcp:x: packet-ins dropped, the peer reads too slowly"), "{lines:?}");
+    assert!(
+        lines[0].contains("tcp:x: packet-ins are dropped, because the peer reads too slowly"),
+        "{lines:?}"
+    );
     let counts = harness.connection.status().packet_ins;
     assert_eq!(counts.dropped_missed, 100_000);
     let later = Time::ZERO.after(Duration::from_secs(60));

@@ -341,7 +341,7 @@ fn message_without_bytes_is_logged_with_peer() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let echo = Message::EchoReply(vec![0; 70_000]);
     let lines = logs_of(|| harness.connection.reply(Xid::new(1), &echo, Time::ZERO));
-    let error = "a message of 70008 bytes is too long: the limit is 65535 bytes";
+    let error = "a message of 70008 bytes is too long for OpenFlow: the limit is 65535 bytes";
     let lost = "a reply cannot be encoded, and is not sent";
     assert_eq!(lines, [format!("bridge br0: {lost} peer=\"test\" error={error}")]);
 

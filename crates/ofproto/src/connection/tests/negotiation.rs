@@ -36,7 +36,13 @@ fn incompatible_peer_gets_error_in_its_version() {
         let (_, Message::Error(error)) = v13::decode(&as_13).unwrap() else { panic!("an error") };
         assert_eq!(error.number, ErrorNumber::Standard { kind: 0, code: 0 });
         let sentence = String::from_utf8(error.data).unwrap();
-        assert_eq!(sentence, format!("the peer speaks {offered}, the switch speaks {own} only"));
+        assert_eq!(
+            sentence,
+            format!(
+                "the peer offers {offered}, but the switch is set to {own}: \
+                 use the same version at both ends"
+            )
+        );
         let reason = CloseReason::Version { offered: offered.to_owned(), own: own.to_owned() };
         assert_eq!(harness.run(), ConnectionStep::Closed(reason));
     }

@@ -362,8 +362,8 @@ mod tests {
         );
         check(
             &format!("{ADD}0001000a 80007e02 0800 000000000000"),
-            "flow_mod add table=1,priority=5 (field 63 of class 0x8000 with 2 bytes is not a field \
-             that can be matched)",
+            "flow_mod add table=1,priority=5 (field 63 of class 0x8000 with 2 bytes cannot be \
+             matched, because the switch does not know this field: leave it out)",
         );
         check(
             &format!("{ADD}0000000a 80000a02 0800 000000000000"),
@@ -376,8 +376,9 @@ mod tests {
         let field = "0004001800000000 0019001080007e02 0800000000000000";
         check(
             &format!("{ADD}{matching}{field}"),
-            "flow_mod add table=1,priority=5,ip (action 1 of type 25: field 63 of class 0x8000 with \
-             2 bytes is not a field that can be matched)",
+            "flow_mod add table=1,priority=5,ip (action 1 of type 25: field 63 of class 0x8000 \
+             with 2 bytes cannot be matched, because the switch does not know this field: leave \
+             it out)",
         );
         let load = "0004002000000000 ffff0018 00002320 0007 0003 00010004 0000000000000010";
         check(
@@ -403,8 +404,8 @@ mod tests {
         let unknown = "0001000a 80007e02 0800 000000000000";
         check(
             &format!("04120000 00000007 0001000000000000 {filters} {unknown}"),
-            "multipart_request type=1 (field 63 of class 0x8000 with 2 bytes is not a field that can \
-             be matched)",
+            "multipart_request type=1 (field 63 of class 0x8000 with 2 bytes cannot be matched, \
+             because the switch does not know this field: leave it out)",
         );
         check(
             "04180000 00000007 00000002 00000000 0000000000000005",
