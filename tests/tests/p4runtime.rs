@@ -176,8 +176,8 @@ const ENTRIES: u8 = 4;
 fn daemon_behind(device: &GrpcCoreDevice) -> Daemon {
     let daemon = Daemon::start(&format!(
         "[caches]\nidle_ms = 600000\n\
-        [caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"127.0.0.1:{}\"\n\
-        [foresight]\npredictors = []\n[[bridge]]\nname = \"br0\"\n",
+         [caches.gigaflow.offload]\nkind = \"p4runtime\"\naddress = \"127.0.0.1:{}\"\n\
+         [foresight]\npredictors = []\n[[bridge]]\nname = \"br0\"\n",
         device.port()
     ));
     assert!(wait_until(|| has(&daemon, 0)), "{}\n{}", device.events(), daemon.log());
@@ -221,7 +221,10 @@ fn an_idle_grpc_core_device_stays_connected() {
     // have begun before the daemon was idle.
     device.wait_for(2, "read");
     let log = daemon.log();
-    assert!(!log.contains("NIC: connection lost") && has(&daemon, ENTRIES), "{log}");
+    assert!(
+        !log.contains("NIC: the P4Runtime connection was lost") && has(&daemon, ENTRIES),
+        "{log}"
+    );
     let counts = ["primary", "program", "refused"].map(|kind| device.count(kind));
     assert_eq!(counts, [1, 1, 0], "{}\n{log}", device.events());
 }

@@ -115,8 +115,8 @@ impl ChangeBound {
         tracing::info!(
             rules = deltas.iter().filter_map(table).count(),
             tables = tables.len(),
-            "eviction engine: many rules changed at once, so every entry of their tables is \
-             evicted"
+            "eviction engine: too many rules changed at once to compare them, so all cache \
+             entries that used their tables are evicted"
         );
         tables.into_iter().for_each(evict_visitors);
     }

@@ -92,10 +92,7 @@ pub(crate) enum MemifProtocolError {
          regions are allowed"
     )]
     Region { index: u16, next: usize, max: usize },
-    #[error(
-        "the memory regions of the client have {0} bytes, but at most 4 GiB are possible: use \
-         smaller rings or buffers"
-    )]
+    #[error("the memory regions of the client have {0} bytes: at most 4 GiB are possible")]
     RegionsBytes(u64),
     #[error(
         "the peer added ring {index}, which was added before or does not exist: at most {max} \

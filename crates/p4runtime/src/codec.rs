@@ -411,13 +411,13 @@ fn first_field(mask: &FlowMask) -> Option<FieldId> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The entry is in a table that is not a stage.
-    #[error("the table is not a stage of the program")]
+    #[error("the table of the entry is not a stage of the P4 program")]
     Table,
     /// The match has a field or value that no table of the program has.
-    #[error("the match has a field or value that the program does not have")]
+    #[error("the match of the entry has a field or value that the P4 program does not have")]
     Match,
     /// The action or a parameter is not in the program.
-    #[error("the action or its parameters are not those of the program")]
+    #[error("the action of the entry, or a parameter, is not one of the P4 program")]
     Action,
 }
 

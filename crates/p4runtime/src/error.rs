@@ -136,7 +136,7 @@ pub enum EntityError {
     #[error("a counter can only be modified: send a modify update")]
     CounterUpdate,
     /// The entry already exists.
-    #[error("the entry already exists: modify it")]
+    #[error("the entry exists already: modify it")]
     Exists,
     /// The entry does not exist.
     #[error("the entry does not exist: insert it first")]
@@ -154,7 +154,7 @@ pub enum EntityError {
     #[error("the entry matches more bits than a key of the device has: match fewer fields")]
     KeyBits,
     /// The device has lost an entry that the server has stored.
-    #[error("the device has lost the entry")]
+    #[error("the device no longer has the entry: insert it again")]
     Lost,
     /// A negative counter.
     #[error("a counter must not be negative: send 0 or more")]
@@ -163,7 +163,10 @@ pub enum EntityError {
     #[error("the batch failed, and the device could not roll this update back: read the entries")]
     NotRestored,
     /// The update was not executed, or was rolled back, because another update failed.
-    #[error("not executed, because another update of the batch failed: correct that update")]
+    #[error(
+        "the update was not executed, because another update of the batch failed: correct that \
+         one"
+    )]
     Aborted,
 }
 
@@ -242,7 +245,7 @@ pub enum RpcError {
     #[error("the device cannot run the program: {0}")]
     Program(#[source] ProgramError),
     /// Another controller uses this election id.
-    #[error("another controller uses this election id: choose another")]
+    #[error("another controller uses this election id: choose another id")]
     ElectionTaken,
     /// A stream may not change its device or role.
     #[error("a stream may not change its device or role: open another stream")]
@@ -269,7 +272,7 @@ pub enum RpcError {
     #[error("the role name is too long: the limit is {0} bytes")]
     RoleName(usize),
     /// The server does not support this kind of request.
-    #[error("not supported: {0}")]
+    #[error("the request is not supported: {0}")]
     Unserved(&'static str),
 }
 

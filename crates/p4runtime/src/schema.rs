@@ -39,13 +39,13 @@ pub enum SchemaError {
         kind: &'static str,
     },
     /// Two objects have the same id.
-    #[error("two objects have the id {0:#010x}")]
+    #[error("the P4Info has two objects with the id {0:#010x}: give each its own")]
     Twice(u32),
     /// There are too many objects of one kind.
-    #[error("too many objects of one kind: the limit is {OBJECTS_MAX}")]
+    #[error("the P4Info has too many objects of one kind: the limit is {OBJECTS_MAX}")]
     TooMany,
     /// The width of a field or parameter is out of range.
-    #[error("a width of {0} bits is out of range: use 1 to {WIDTH_MAX}")]
+    #[error("the P4Info has a field of {0} bits: use 1 to {WIDTH_MAX}")]
     Width(i32),
     /// The match kind of a field is not supported.
     #[error("field {field} of table {table:#010x} has an unsupported match kind")]
@@ -73,7 +73,10 @@ pub enum SchemaError {
 #[non_exhaustive]
 pub enum SchemaDifference {
     /// The number of tables differs.
-    #[error("the P4Info has {given} tables, and the device has {own}")]
+    #[error(
+        "the P4Info has {given} tables, but that of the device has {own}: use the P4Info of the \
+         device"
+    )]
     Tables {
         /// Number of tables in the P4Info.
         given: usize,
@@ -81,7 +84,10 @@ pub enum SchemaDifference {
         own: usize,
     },
     /// The device does not have a table.
-    #[error("the P4Info has table {0:#010x}, which the device does not have")]
+    #[error(
+        "the P4Info has table {0:#010x}, which the device does not have: use the P4Info of the \
+         device"
+    )]
     NoTable(u32),
     /// The size of a table differs.
     #[error("table {table:#010x} of the P4Info has {given} entries, and that of the device {own}")]
@@ -408,7 +414,11 @@ mod tests {
             |given: &Schema| given.difference(&own).map(|difference| difference.to_string());
         assert_eq!(difference_text(&own), None);
         let tables = own.tables.len();
-        let expected = format!("the P4Info has {} tables, and the device has {tables}", tables + 2);
+        let expected = format!(
+            "the P4Info has {} tables, but that of the device has {tables}: \
+             use the P4Info of the device",
+            tables + 2
+        );
         assert_eq!(difference_text(&schema(6, 64)), Some(expected));
         let larger = difference_text(&schema(4, 65)).unwrap();
         assert!(larger.ends_with("has 65 entries, and that of the device 64"), "{larger}");

@@ -48,7 +48,8 @@ pub enum FrameError {
 pub enum TrafficError {
     /// The rules do not give enough distinct flows.
     #[error(
-        "the rules give {found} distinct flows, not {wanted}: ask for fewer flows or more rules"
+        "the rules give only {found} distinct flows, but {wanted} are wanted: ask for fewer flows \
+         or more rules"
     )]
     TooFewFlows {
         /// Number of distinct flows.
@@ -68,7 +69,7 @@ pub enum TrafficError {
         packets: u64,
     },
     /// The flows do not fit in memory.
-    #[error("there is no memory for {flows} flows: ask for fewer")]
+    #[error("the memory does not suffice for {flows} flows: ask for fewer")]
     Memory {
         /// Number of requested flows.
         flows: usize,

@@ -72,7 +72,7 @@ pub enum InputError {
         instead: &'static str,
     },
     /// The file is empty.
-    #[error("{path} has only blanks and comments")]
+    #[error("{path} has only blanks and comments: name a file with content")]
     Empty {
         /// Name of the file.
         path: String,
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(message(&[0x1f, 0x8b, 8]), "x is compressed: unpack it with `gunzip` first");
         assert!(message(&[0x0a, 0x0d, 0x0d, 0x0a, 0]).starts_with(
             "x is a capture: print its packet \
-                                         statistics with `pipebench stats"
+             statistics with `pipebench stats"
         ));
         assert!(message(&[b'a', 0xff]).starts_with("x is not a text: "));
         assert_eq!(message(b"# nothing\n \n"), "x has only blanks and comments");

@@ -33,7 +33,7 @@ pub struct ListeningSocket {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program listens at the address.
-    #[error("another program listens at this address")]
+    #[error("another program listens at this address: choose another address")]
     InUse,
     /// A system call failed.
     #[error(transparent)]

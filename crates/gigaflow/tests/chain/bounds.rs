@@ -38,7 +38,7 @@ fn no_chain_of_entries_exceeds_a_bound() {
         let error = fixture.checked.translate(&flow("a", 1)).error;
         assert_eq!(
             error.expect("the traversal exceeds the limit").to_string(),
-            "the packet needs more than 4096 resubmits"
+            "the packet needs more than 4096 resubmits, which is the limit"
         );
         assert_eq!(
             fixture.cache.counts().near_bounds,

@@ -240,7 +240,7 @@ async fn another_program_is_refused_and_the_entries_stay() {
         ("an action that is missing", "which does not exist", without_action, json(&ours)),
         (
             "no tables",
-            "the P4Info has 0 tables, and the device has 4",
+            "the P4Info has 0 tables, but that of the device has 4: use the P4Info of the device",
             P4Info::default(),
             json(&ours),
         ),

@@ -288,7 +288,11 @@ impl Requests {
         let set = self.client.set_forwarding_pipeline_config(request);
         match with_timeout(&self.settings, set).await {
             Ok(_) => {
-                info!(device = self.settings.device_id, "NIC: program set");
+                info!(
+                    device = self.settings.device_id,
+                    "NIC: the P4 program was loaded into the \
+                     device"
+                );
                 Ok(false)
             }
             // A device with a fixed program cannot be configured.

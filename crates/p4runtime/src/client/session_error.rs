@@ -32,7 +32,7 @@ pub enum SessionError {
     #[error("the device did not respond within the request timeout")]
     Silent,
     /// The stream ended.
-    #[error("the device ended the stream")]
+    #[error("the device ended the stream of the P4Runtime connection")]
     Ended,
     /// Another controller uses the election id.
     #[error("another controller uses this election id: retrying with a higher one")]
@@ -47,7 +47,7 @@ pub enum SessionError {
     #[error("the device does not report which updates failed: {0}")]
     NoDetails(#[source] Box<Status>),
     /// The device refused an update of a repair.
-    #[error("the device refused an update that restores its entries: {0:?}")]
+    #[error("the device refused an update that restores its table entries: {0:?}")]
     Repair(Code),
     /// The device still differs from the confirmed rules after the last repair round.
     #[error("the device confirmed entries that it does not return when they are read")]
@@ -74,7 +74,7 @@ pub enum SessionError {
     #[error("an entry can no longer be written, for example because its port was removed: {0}")]
     Unencodable(#[from] Refusal),
     /// The number of results differs from that of the updates.
-    #[error("the device returned {responses} results for {updates} updates")]
+    #[error("the device returned {responses} results for a batch of {updates} updates")]
     ResultCount {
         /// Number of results.
         responses: usize,

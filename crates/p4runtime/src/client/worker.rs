@@ -148,7 +148,11 @@ impl SessionWorker {
                                 debug!(%error, "NIC: the device was removed from the switch");
                             } else {
                                 let reason = self.settings.last_error.text().unwrap_or_default();
-                                warn!(reason, "NIC: connection lost, reconnecting");
+                                warn!(
+                                    reason,
+                                    "NIC: the P4Runtime connection was lost, \
+                                     reconnecting"
+                                );
                             }
                             self.fail_all(&mut pending);
                             self.notify(OffloadEvent::Lost(Lost));
@@ -493,9 +497,9 @@ impl SessionWorker {
                 let (code, message) = (error.canonical_code, error.message);
                 // A device may send an error for every packet.
                 if std::mem::replace(&mut self.is_error_logged, true) {
-                    debug!(code, message, "NIC: the device sent an error message");
+                    debug!(code, message, "NIC: the device sent an error message of P4Runtime");
                 } else {
-                    warn!(code, message, "NIC: the device sent an error message");
+                    warn!(code, message, "NIC: the device sent an error message of P4Runtime");
                 }
             }
             Update::Arbitration(_) | Update::Digest(_) | Update::Other(_) => {}

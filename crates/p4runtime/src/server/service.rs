@@ -213,7 +213,7 @@ impl P4Runtime for Service {
         state.check_writer(request.device_id, &request.role, election)?;
         state.pipeline.set(&mut *state.device, request.action, request.config)?;
         let action = Action::try_from(request.action).map_or("unknown", |own| own.as_str_name());
-        info!(device = request.device_id, action, "P4Runtime: a controller has set the program");
+        info!(device = request.device_id, action, "P4Runtime: a controller has set the P4 program");
         Ok(Response::new(SetForwardingPipelineConfigResponse {}))
     }
 
@@ -262,7 +262,7 @@ impl P4Runtime for Service {
 
 /// The reason why a server cannot run.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot serve P4Runtime on {address}")]
+#[error("the P4Runtime server cannot listen on {address}")]
 pub struct ServerError {
     /// The address of the server.
     address: SocketAddr,

@@ -126,8 +126,9 @@ pub(crate) fn filter_source(name: &str) -> miette::Result<FilterSource> {
     match read(name)? {
         Content::Parameters(parameters) => Ok(FilterSource::Parameters(parameters)),
         Content::Filters(filters) => Ok(FilterSource::Filters(filters)),
-        Content::Pipeline(_) | Content::Rules(_) => {
-            Err(miette!("{name} has neither filters nor parameters of ClassBench"))
-        }
+        Content::Pipeline(_) | Content::Rules(_) => Err(miette!(
+            "{name} has neither filters nor parameters of ClassBench: name a file of \
+             one of these kinds"
+        )),
     }
 }

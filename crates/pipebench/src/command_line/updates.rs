@@ -47,7 +47,7 @@ impl UpdatesCommand {
         let batches = workload.updates().batches.len();
         match self.batch {
             Some(batch) if !(1..=batches).contains(&batch) => {
-                Err(miette!("there is no batch {batch}: {name} has 1 to {batches}"))
+                Err(miette!("batch {batch} does not exist: {name} has the batches 1 to {batches}"))
             }
             Some(batch) => self.out.write(|mut out| workload.write_update(batch, &mut out)),
             None => self.out.write(|mut out| workload.write_updates(&mut out)),

@@ -48,7 +48,7 @@ pub enum PipelineError {
 #[non_exhaustive]
 pub enum PipelineFault {
     /// Two tables have the same number.
-    #[error("two tables have the number {table}: each needs its own")]
+    #[error("two tables have the number {table}: give each its own")]
     TwoTables {
         /// The number that both tables have.
         table: u8,
@@ -65,13 +65,13 @@ pub enum PipelineFault {
     #[error("the pipeline has no traversal: give at least one, with its steps")]
     NoTraversal,
     /// A traversal has no steps.
-    #[error("the traversal `{of}` has no steps")]
+    #[error("the traversal `{of}` has no steps: add one")]
     NoSteps {
         /// Id of the traversal.
         of: String,
     },
     /// Two traversals have the same id.
-    #[error("two traversals have the id `{id}`: each needs its own")]
+    #[error("two traversals have the id `{id}`: give each its own")]
     TwoTraversals {
         /// The id that both traversals have.
         id: String,
@@ -132,7 +132,7 @@ pub enum PipelineFault {
         has: String,
     },
     /// A traversal visits a table too often.
-    #[error("{of} visits table {table} more than {max} times")]
+    #[error("{of} visits table {table} more than {max} times, which is the limit: remove visits")]
     Visits {
         /// Name of the traversal, or its number in the file.
         of: String,

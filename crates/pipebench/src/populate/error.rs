@@ -10,7 +10,7 @@ use crate::DistributionError;
 #[non_exhaustive]
 pub enum PopulateError {
     /// The rule set has no filter.
-    #[error("there is no filter to fill the tables with")]
+    #[error("the tables cannot be filled, because there is no filter: add one")]
     NoFilter,
     /// No traversal of the pipeline forwards packets.
     #[error(

@@ -166,13 +166,13 @@ pub enum GroupModError {
     #[error("there is no group {0}: add it first")]
     Unknown(GroupId),
     /// `OFPGMFC_INVALID_GROUP`.
-    #[error("group {0} is not valid: {1}")]
+    #[error("group {0} is refused: {1}")]
     Invalid(GroupId, &'static str),
     /// `OFPGMFC_WATCH_UNSUPPORTED`: only fast failover and select groups choose live
     /// buckets.
     #[error(
         "group {0}: a bucket sets watch_port or watch_group, but only fast_failover and select groups \
-             may: remove them or change the type"
+         may: remove them or change the type"
     )]
     Unwatchable(GroupId),
     /// `OFPGMFC_LOOP`.

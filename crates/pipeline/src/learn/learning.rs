@@ -87,7 +87,7 @@ pub(crate) enum LearnError {
     #[error(transparent)]
     Refused(#[from] FlowModError),
     /// The learning rule was removed or has changed.
-    #[error("the learning rule was removed or has changed")]
+    #[error("the rule with the learn action was removed or has changed")]
     Outdated,
     /// The number of rules of the table and cookie has reached the limit of the
     /// `learn`.

@@ -21,7 +21,10 @@ pub struct RuleTextError {
 #[non_exhaustive]
 pub enum RuleTextProblem {
     /// The rule has no actions.
-    #[error("the rule has no actions: end it with `actions=..`, or `actions=drop` to drop")]
+    #[error(
+        "the rule has no actions: end it with `actions=..`, or with `actions=drop` to drop \
+         packets"
+    )]
     ActionsMissing,
     /// An item of the text has an unknown name.
     #[error("unknown item `{name}`: is `{nearest}` meant?")]
@@ -65,11 +68,14 @@ pub enum RuleTextProblem {
         max: u128,
     },
     /// The cookie of a new rule has a mask.
-    #[error("`cookie` has a mask, but a command that adds a rule takes none: write `cookie=VALUE`")]
+    #[error(
+        "the `cookie` has a mask, but a command that adds a rule takes none: write `cookie=VALUE`"
+    )]
     MaskedCookie,
     /// The cookie of a command that deletes rules has no mask.
     #[error(
-        "`cookie` has no mask, but a command that deletes rules needs one: write `cookie=VALUE/-1`"
+        "the `cookie` has no mask, but a command that deletes rules needs one: write \
+         `cookie=VALUE/-1`"
     )]
     UnmaskedCookie,
     /// A parenthesis is not closed.
@@ -103,7 +109,7 @@ pub enum RuleTextProblem {
         form: &'static str,
     },
     /// `drop` is combined with another action.
-    #[error("`drop` cannot be combined with other actions: remove `drop` or the others")]
+    #[error("the action `drop` cannot be combined with other actions: remove `drop` or the others")]
     DropNotAlone,
     /// Instructions are in the wrong order.
     #[error("`{first}` is after `{second}` but is executed first: move it before `{second}`")]
@@ -125,7 +131,7 @@ pub enum RuleTextProblem {
         outer: &'static str,
     },
     /// The list is an action set, which cannot hold the action.
-    #[error("`{name}` cannot be part of an action set: move it out of `write_actions`")]
+    #[error("the action `{name}` cannot be part of an action set: move it out of `write_actions`")]
     NotInActionSet {
         /// Name of the action.
         name: String,
@@ -137,7 +143,7 @@ pub enum RuleTextProblem {
         name: String,
     },
     /// A name that is valid only inside `ct` is outside of it.
-    #[error("`{0}` is allowed only inside `ct`: write `ct(commit,..)`")]
+    #[error("the action `{0}` is allowed only inside `ct`: write `ct(commit,..)`")]
     OutsideCt(&'static str),
     /// An action inside `ct` is neither `nat` nor a write of ct_mark or ct_label.
     #[error(
@@ -154,13 +160,13 @@ pub enum RuleTextProblem {
         name: String,
     },
     /// The text names several bits where one bit is required.
-    #[error("this action writes one bit, but several are named: name one, as in `reg0[0]`")]
+    #[error("the action writes one bit, but several bits are named: name one, as in `reg0[0]`")]
     ManyBits,
     /// The OXM number of a field is too long for the action.
     #[error("the OXM header of {} exceeds the 32 bits of this action: use another field", .0.name())]
     LongNumber(FieldId),
     /// An item lacks a required part.
-    #[error("{of} is not complete: add {missing}")]
+    #[error("the text of {of} is not complete: add {missing}")]
     Incomplete {
         /// The incomplete item.
         of: &'static str,
@@ -246,21 +252,24 @@ pub enum RuleTextProblem {
         text: String,
     },
     /// An action needs a field that packets of the rule may lack.
-    #[error("a packet that matches may lack {}: match {} too", .0.name(), .0.info().prerequisite)]
+    #[error("the rule uses the field {}, but matches packets without it: match {} too", .0.name(), .0.info().prerequisite)]
     Prerequisite(FieldId),
     /// An action or match of a learned rule needs a field that its packets may lack.
     #[error(
-        "a packet that matches the learned rule may lack {}: match {} before it in the learned \
-         rule",
+        "the learned rule uses the field {}, but matches packets without it: match {} before it \
+         in the learned rule",
         .0.name(),
         .0.info().prerequisite
     )]
     PrerequisiteOfLearned(FieldId),
     /// An action needs a VLAN tag, which packets of the rule may lack.
-    #[error("a packet that matches may lack a VLAN tag: match vlan_tci=0x1000/0x1000 too")]
+    #[error(
+        "the rule writes a VLAN tag, but matches packets without one: match \
+         vlan_tci=0x1000/0x1000 too"
+    )]
     NoVlan,
     /// An action needs a transport protocol, which the match does not name.
-    #[error("`{0}` needs the transport protocol: match tcp, udp or sctp too")]
+    #[error("the action `{0}` needs a transport protocol: match tcp, udp or sctp too")]
     NoTransport(&'static str),
     /// `goto_table` names the table of the rule or a lower table.
     #[error("goto_table leads from table {table} to table {target}: name a higher table")]

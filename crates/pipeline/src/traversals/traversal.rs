@@ -277,28 +277,34 @@ impl Refresh {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraversalError {
     /// Resubmits, buckets, patch ports or copies are nested deeper than the limit.
-    #[error("resubmits, buckets, patch ports or copies are nested deeper than {0}")]
+    #[error(
+        "the packet goes through more than {0} nested resubmits, buckets, patch ports or copies, \
+         which is the limit"
+    )]
     TooDeep(u16),
     /// The translation has more table lookups after the first than the limit.
-    #[error("the packet needs more than {0} resubmits")]
+    #[error("the packet needs more than {0} resubmits, which is the limit")]
     TooManyResubmits(u16),
     /// The packet has more MPLS labels than a key holds.
-    #[error("the packet gets more than {0} MPLS labels")]
+    #[error("the packet gets more than {0} MPLS labels, which is the limit")]
     TooManyMplsLabels(u8),
     /// The stack has more bytes than the limit.
-    #[error("the packet needs more than {0} bytes on the stack")]
+    #[error(
+        "the packet needs more than {0} bytes on the stack of `push` and `pop`, which is the \
+         limit"
+    )]
     StackTooDeep(usize),
     /// The packet was parsed again more often than the limit.
     /// Pops of labels and checks of the length cause this.
-    #[error("the packet needs more than {0} recirculations")]
+    #[error("the packet needs more than {0} recirculations, which is the limit")]
     TooManyRecirculations(u8),
     /// The packet arrived on a port that no bridge has.
-    #[error("the packet arrived on a port that no bridge has")]
+    #[error("the packet arrived on a port that belongs to no bridge")]
     NoSuchPort,
     /// The packet has more learn requests or refreshes than the limit.
-    #[error("the packet needs more than {0} learn requests or refreshes")]
+    #[error("the packet needs more than {0} learn requests or refreshes, which is the limit")]
     TooManyLearnedRules(usize),
     /// The packet has more datapath actions than the limit.
-    #[error("the packet needs more than {0} datapath actions")]
+    #[error("the packet needs more than {0} datapath actions, which is the limit")]
     TooManyActions(usize),
 }

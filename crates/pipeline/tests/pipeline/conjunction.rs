@@ -173,7 +173,7 @@ fn conjunctions_count_towards_the_limit_of_resubmits() {
     switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
     assert_eq!(
         switch.run(&packet("10.0.0.1", "10.0.0.2")),
-        "the packet needs more than 4096 resubmits"
+        "the packet needs more than 4096 resubmits, which is the limit"
     );
 }
 
@@ -275,5 +275,5 @@ fn each_satisfied_conjunction_is_one_more_lookup() {
         switch.run("ip,in_port=1")
     };
     assert_eq!(run(4094), "3");
-    assert_eq!(run(4095), "the packet needs more than 4096 resubmits");
+    assert_eq!(run(4095), "the packet needs more than 4096 resubmits, which is the limit");
 }

@@ -159,7 +159,8 @@ fn the_depth_of_group_chains_is_limited() {
     assert_eq!(switch.run("udp"), "2");
     assert_eq!(
         switch.run("tcp"),
-        "resubmits, buckets, patch ports or copies are nested deeper than 64"
+        "the packet goes through more than 64 nested resubmits, buckets, patch ports or copies, \
+         which is the limit"
     );
 }
 
@@ -171,7 +172,7 @@ fn buckets_that_multiply_are_stopped() {
     let chain = (1..40).rev().map(|id| add_group(id, GroupKind::All, twice(id + 1)));
     switch.make(end.into_iter().chain(chain));
     switch.make([rule("", vec![group(1)]).into()]);
-    assert_eq!(switch.run("ip"), "the packet needs more than 4096 resubmits");
+    assert_eq!(switch.run("ip"), "the packet needs more than 4096 resubmits, which is the limit");
 }
 
 #[test]

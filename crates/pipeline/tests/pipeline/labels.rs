@@ -253,13 +253,21 @@ fn clones_and_peer_bridges_keep_the_stack() {
 fn a_stack_overflow_drops_the_packet() {
     let push = Action::Push(Subfield::whole(FieldId::Xxreg0));
     let actions = [vec![OUTPUT], vec![push; 65536 / 17 + 1]].concat();
-    assert_eq!(run(&actions, &key("arp")), "the packet needs more than 65536 bytes on the stack");
+    assert_eq!(
+        run(&actions, &key("arp")),
+        "the packet needs more than 65536 bytes on the stack \
+         of `push` and `pop`, which is the limit"
+    );
     assert_eq!(run(&actions[..65536 / 17 + 1], &key("arp")), "2");
     // The stack becomes full: 3855 values take 17 bytes each, and small values take 2 bytes each.
     let small = Action::Push(Subfield { field: FieldId::Reg0, offset: 0, width: 8 });
     let full = |count| [&actions[..3855], &vec![small.clone(); count]].concat();
     assert_eq!(run(&full(9), &key("arp")), "2");
-    assert_eq!(run(&full(10), &key("arp")), "the packet needs more than 65536 bytes on the stack");
+    assert_eq!(
+        run(&full(10), &key("arp")),
+        "the packet needs more than 65536 bytes on the stack \
+         of `push` and `pop`, which is the limit"
+    );
     let popped = Action::Pop(Subfield::whole(FieldId::Xxreg0));
     let popped = vec![[actions[1].clone(), popped]; 4000].concat();
     assert_eq!(

@@ -515,6 +515,6 @@ fn learn_requests_of_one_packet_are_limited() {
     assert_eq!(learns(1024), None);
     assert_eq!(
         learns(1025).as_deref(),
-        Some("the packet needs more than 1024 learn requests or refreshes")
+        Some("the packet needs more than 1024 learn requests or refreshes, which is the limit")
     );
 }

@@ -210,7 +210,8 @@ fn copies_nest_up_to_the_datapath_limit() {
         (0..depth).fold(inner, |list, _| vec![Action::Clone(list.into()), meter_action()])
     };
     assert!(switch_with_meter(nested(64)).run("tcp").starts_with("copy("));
-    let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
+    let bound = "the packet goes through more than 64 nested resubmits, buckets, patch ports or \
+                 copies, which is the limit";
     assert_eq!(switch_with_meter(nested(65)).run("tcp"), bound);
 }
 
@@ -245,7 +246,8 @@ fn copies_for_metered_packet_ins_count_as_nesting() {
     };
     let metered_punt = || vec![meter_action(), Action::Controller(Box::new(packet_in.clone()))];
     assert!(switch_with_meter(nested(63, metered_punt())).run("tcp").starts_with("copy("));
-    let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
+    let bound = "the packet goes through more than 64 nested resubmits, buckets, patch ports or \
+                 copies, which is the limit";
     assert_eq!(switch_with_meter(nested(64, metered_punt())).run("tcp"), bound);
     // A clone without a meter lies between the copies and the end of the outer clone.
     let around = |depth| {

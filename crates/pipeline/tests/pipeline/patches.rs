@@ -99,7 +99,8 @@ fn a_loop_between_bridges_is_stopped() {
     let switch = pair(&["priority=1,actions=output:5", bounce], &["actions=in_port"]);
     assert_eq!(
         switch.run("in_port=1"),
-        "resubmits, buckets, patch ports or copies are nested deeper than 64"
+        "the packet goes through more than 64 nested resubmits, buckets, patch ports or copies, \
+         which is the limit"
     );
 }
 

@@ -322,7 +322,11 @@ fn a_packet_is_recirculated_at_most_six_times() {
     for _ in 0..6 {
         traversal = resume(&switch, &continuations(&traversal)[0], "ip");
     }
-    assert_eq!(traversal.error.unwrap().to_string(), "the packet needs more than 6 recirculations");
+    assert_eq!(
+        traversal.error.unwrap().to_string(),
+        "the packet needs more than 6 \
+         recirculations, which is the limit"
+    );
 }
 
 #[test]
@@ -331,7 +335,11 @@ fn lookups_are_summed_up_along_recirculations() {
     let actions = [many.as_slice(), &[check_larger(9)], &many].concat();
     let switch = switch(&actions, &[]);
     let traversal = resume(&switch, &continuations(&translate_labelled(&switch))[0], "ip");
-    assert_eq!(traversal.error.unwrap().to_string(), "the packet needs more than 4096 resubmits");
+    assert_eq!(
+        traversal.error.unwrap().to_string(),
+        "the packet needs more than 4096 resubmits, \
+         which is the limit"
+    );
     assert_eq!(traversal.visits.len(), 96);
 }
 

@@ -220,7 +220,7 @@ fn outputs_to_missing_ports_are_bounded() {
     assert_eq!(error_of((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
 }
 
-const TOO_MANY: &str = "the packet needs more than 65536 datapath actions";
+const TOO_MANY: &str = "the packet needs more than 65536 datapath actions, which is the limit";
 
 #[test]
 fn writes_to_an_action_set_are_bounded() {

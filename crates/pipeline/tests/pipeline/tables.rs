@@ -182,7 +182,8 @@ fn the_depth_of_resubmits_is_limited() {
     let switch = Switch::new(&["actions=output:2,resubmit(,0)"]);
     assert_eq!(
         switch.run("in_port=1"),
-        "resubmits, buckets, patch ports or copies are nested deeper than 64"
+        "the packet goes through more than 64 nested resubmits, buckets, patch ports or copies, \
+         which is the limit"
     );
     assert!(switch.translate("in_port=1").actions.is_empty());
 }
@@ -202,7 +203,11 @@ fn the_number_of_resubmits_is_limited() {
     let rules: Vec<_> =
         (0..4).map(|table| format!("table={table},actions=output:2,{}", many(table + 1))).collect();
     let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    assert_eq!(Switch::new(&rules).run("in_port=1"), "the packet needs more than 4096 resubmits");
+    assert_eq!(
+        Switch::new(&rules).run("in_port=1"),
+        "the packet needs more than 4096 resubmits, \
+         which is the limit"
+    );
 }
 
 #[test]

@@ -257,7 +257,11 @@ impl PublishedKairo {
     /// Handles a failed step: all watched entries become lost, and none is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
-        tracing::warn!(reason, "eviction engine: dbsp circuit failed, all entries are evicted");
+        tracing::warn!(
+            reason,
+            "eviction engine: the dbsp circuit failed, so all cache entries \
+             are evicted: please report this bug"
+        );
         self.lost.extend(self.packets.entries());
         let hashes = FixedState::with_seed(self.settings.seed);
         let rules = std::mem::replace(&mut self.shared().rules, NumberedRules::new(&hashes));

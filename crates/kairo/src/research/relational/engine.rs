@@ -207,7 +207,11 @@ impl Relational {
     /// Handles a fault: all watched entries become lost, and none is watched.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
-        tracing::warn!(reason, "eviction engine: dbsp circuit failed, all entries are evicted");
+        tracing::warn!(
+            reason,
+            "eviction engine: the dbsp circuit failed, so all cache entries \
+             are evicted: please report this bug"
+        );
         self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
         self.end_circuit();
         self.relation = Arc::new(Mutex::new(LinkRelation::new(self.seed)));

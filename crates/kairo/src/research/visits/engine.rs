@@ -116,7 +116,8 @@ impl Visits {
     /// Handles a failed step: all watched entries become lost, and none is watched.
     fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
-        tracing::warn!(reason = %error, "eviction engine: dbsp circuit failed, all entries are evicted");
+        tracing::warn!(reason = %error, "eviction engine: the dbsp circuit failed, so all cache \
+                                         entries are evicted: please report this bug");
         let relation = mem::replace(&mut *self.relation, VisitRelation::new(self.seed));
         self.lost.extend(relation.index.watched_ids().chain(relation.evicted.iter().copied()));
     }

@@ -42,7 +42,7 @@ pub struct ReplacedMac {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaticMacError {
     /// The bridge was removed.
-    #[error("the bridge does not exist: add it first")]
+    #[error("the bridge of the MAC address does not exist: add the bridge first")]
     NoSuchBridge,
     /// The bridge has no port of this number.
     #[error("the bridge has no port {0}: add it first")]
