@@ -293,8 +293,8 @@ fn a_reload_reports_an_mtu_without_effect() {
     let report = text(&daemon.shuntctl(&["reload"]));
     for name in ["t1", "br1"] {
         let remark = format!(
-            "port {name}: MTU 65530 has no effect: the device {name} does not take it, and keeps \
-             its MTU 1500"
+            "port {name}: MTU 65530 has no effect: the device {name} does not take \
+             it, and keeps its MTU 1500"
         );
         assert!(report.contains(&remark), "{report}");
         let log = daemon.log();

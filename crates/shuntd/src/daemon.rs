@@ -378,7 +378,7 @@ async fn claim(
         biased;
         locks = locks => locks.map(Some),
         () = signals.stopped() => {
-            info!("shuntd: stopped while it waited for the end of another daemon");
+            info!("shuntd: stopped by a signal while it waited for the end of another daemon");
             Ok(None)
         }
     }
@@ -388,7 +388,10 @@ async fn claim(
 async fn serve_nic(arguments: &NicArguments, mut signals: Signals) -> Result<(), DaemonError> {
     let stop = async {
         while let Signal::Reload = signals.next().await {
-            info!("nic: SIGHUP ignored, the command line is the only configuration");
+            info!(
+                "nic: the signal SIGHUP is ignored, because the command line is the only \
+                 configuration: restart the NIC to change it"
+            );
         }
     };
     let run = nic::run(arguments, random_seed(), stop).await;

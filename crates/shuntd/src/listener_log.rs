@@ -32,14 +32,20 @@ impl ListenerLog {
     pub(crate) fn log_refused(&mut self, max: usize) {
         let Some(omitted) = self.refused.admit(Instant::now()) else { return };
         let omitted = (omitted > 0).then_some(omitted);
-        warn!(max, omitted, "{}: connection refused, too many clients", self.listener);
+        warn!(
+            max,
+            omitted,
+            "{}: a connection is refused, because too many clients are connected: \
+             end some of them",
+            self.listener
+        );
     }
 
     /// Logs that a connection could not be accepted.
     pub(crate) fn log_failed(&mut self, error: &io::Error) {
         let Some(omitted) = self.failed.admit(Instant::now()) else { return };
         let omitted = (omitted > 0).then_some(omitted);
-        warn!(%error, omitted, "{}: cannot accept a connection", self.listener);
+        warn!(%error, omitted, "{}: a connection cannot be accepted", self.listener);
     }
 }
 

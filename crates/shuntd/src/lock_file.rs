@@ -25,7 +25,7 @@ use tracing::info;
 #[derive(Debug, Error)]
 pub(crate) enum LockError {
     /// Another process holds the lock; the variant has its process id.
-    #[error("process {0} holds the lock")]
+    #[error("the lock is held by process {0}")]
     Taken(String),
     /// A system call failed.
     #[error(transparent)]

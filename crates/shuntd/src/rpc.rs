@@ -72,10 +72,16 @@ pub(crate) async fn serve(
     }
     if progress == ReplyProgress::Unread {
         // A reason within the reply would make both unreadable.
-        tracing::debug!("control socket: client that does not read its reply closed");
+        tracing::debug!(
+            "control socket: the connection of a client is closed, because it does \
+             not read its reply"
+        );
         return;
     }
-    tracing::debug!("control socket: client without a request closed");
+    tracing::debug!(
+        "control socket: the connection of a client is closed, because it sent no \
+         request"
+    );
     refuse(
         stream,
         &format!(
@@ -349,17 +355,17 @@ pub(crate) enum CallError {
     },
     /// The daemon has not ended within the time limit.
     #[error(
-        "the daemon still runs {seconds} s after it was asked to exit: read the log of the daemon"
+        "the daemon still runs {seconds} s after the request to exit: read the log of the daemon"
     )]
     StillRuns {
         /// Time that the client has waited, in seconds.
         seconds: u64,
     },
     /// The connection was closed, or the reply is not valid.
-    #[error("the daemon closed the connection without a reply")]
+    #[error("the daemon closed the connection without a reply: read the log of the daemon")]
     Broken,
     /// The user ended the wait for a reply.
-    #[error("the daemon has not replied so far")]
+    #[error("the daemon has not replied so far: it may still carry out the command")]
     Interrupted,
     /// The daemon does not serve this client, for the reason that it sent.
     #[error("{0}")]

@@ -44,11 +44,15 @@ impl VswitchdLinks {
         match owner(&pid_file) {
             Ok(None) => {}
             Ok(Some(owner)) => {
-                info!("{shown}: belongs to process {owner}, so ovs-appctl needs `-t shuntd`");
+                info!(
+                    "{shown}: this file belongs to process {owner}, so ovs-appctl needs `-t \
+                     shuntd`"
+                );
                 return None;
             }
             Err(error) => {
-                warn!(%error, "{shown}: may belong to another daemon, so ovs-appctl needs `-t shuntd`");
+                warn!(%error, "{shown}: this file may belong to another daemon, so ovs-appctl \
+                               needs `-t shuntd`");
                 return None;
             }
         }
@@ -59,7 +63,8 @@ impl VswitchdLinks {
             .and_then(|()| remove_if_present(&pid_file))
             .and_then(|()| links.add(pid_file, "shuntd.pid"));
         if let Err(error) = made {
-            warn!(%error, "{}: no links for ovs-appctl, which needs `-t shuntd`", folder.display());
+            warn!(%error, "{}: the links for ovs-appctl cannot be created, so it needs `-t \
+                           shuntd`", folder.display());
         }
         Some(links)
     }

@@ -100,7 +100,10 @@ struct PanicWatch<'a>(&'a ControlPlane);
 impl Drop for PanicWatch<'_> {
     fn drop(&mut self) {
         if panicking() {
-            error!("bfd thread: panicked; ports with BFD are out of use, restart the switch");
+            error!(
+                "bfd thread: the thread panicked, so ports with BFD are out of use: restart \
+                 the switch"
+            );
             self.0.bridges.bfd().abandon();
             self.0.bridges.changed().note();
         }

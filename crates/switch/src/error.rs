@@ -37,7 +37,7 @@ pub enum SwitchError {
     #[error("bridge {0} exists already: choose another name")]
     BridgeExists(String),
     /// No bridge has this name.
-    #[error("no bridge {name}; existing bridges: {known}")]
+    #[error("there is no bridge {name}; existing bridges: {known}")]
     NoSuchBridge {
         /// Requested name of a bridge.
         name: String,
@@ -53,7 +53,7 @@ pub enum SwitchError {
         bridge: String,
     },
     /// No port has this name.
-    #[error("no port {name}; existing ports: {known}")]
+    #[error("there is no port {name}; existing ports: {known}")]
     NoSuchPort {
         /// Requested name of a port.
         name: String,
@@ -87,10 +87,13 @@ pub enum SwitchError {
         what: &'static str,
     },
     /// An external NIC has no address.
-    #[error("kind p4runtime needs the `address` of the NIC, such as 192.0.2.7:9559")]
+    #[error("the offload kind p4runtime needs the `address` of the NIC, such as 192.0.2.7:9559")]
     NoNicAddress,
     /// The previous NIC still has entries to remove.
-    #[error("the entries of the previous NIC are still being removed: try again in a few seconds")]
+    #[error(
+        "the NIC cannot be replaced yet, because entries of the previous NIC are still being \
+         removed: try again in a few seconds"
+    )]
     NicLeaving,
     /// Every packet thread has panicked.
     #[error("all packet threads have panicked: restart the switch")]
@@ -108,7 +111,10 @@ pub enum SwitchError {
     #[error(transparent)]
     EntryText(#[from] shunt_pipeline::EntryIdError),
     /// The requested entry does not exist, and is not among the recent evictions.
-    #[error("no entry {entry}: {present}, and it is not among the last {remembered} evictions")]
+    #[error(
+        "there is no cache entry {entry}: {present}, and it is not among the last {remembered} \
+         evictions"
+    )]
     NoSuchEntry {
         /// Name of the requested cache entry.
         entry: shunt_pipeline::EntryId,
@@ -118,7 +124,7 @@ pub enum SwitchError {
         remembered: usize,
     },
     /// A number is not an OpenFlow port number.
-    #[error("{0} is not a port number: port numbers are 1 to 65279")]
+    #[error("{0} is not a port number: use 1 to 65279")]
     NumberRange(u32),
     /// A key of a port is missing, or not allowed for its type.
     #[error("port {port}: {problem}")]
@@ -141,7 +147,7 @@ pub enum SwitchError {
         key: &'static str,
     },
     /// No bond has this name.
-    #[error("no bond {name}; existing bonds: {known}")]
+    #[error("there is no bond {name}; existing bonds: {known}")]
     NoSuchBond {
         /// Requested name of a bond.
         name: String,
@@ -172,14 +178,14 @@ pub enum SwitchError {
         primary: String,
     },
     /// The bond has no buckets, because its mode does not balance.
-    #[error("bond {bond} has no buckets: its mode is not balance-slb")]
+    #[error("bond {bond} has no buckets, because its mode is not balance-slb: set this mode")]
     BondWithoutBuckets {
         /// Name of the bond without buckets.
         bond: String,
     },
     /// A disabled member of a bond cannot be active.
     #[error(
-        "bond {bond}: member {member} is disabled: it cannot be active; enable it with \
+        "bond {bond}: member {member} cannot be active, because it is disabled: enable it with \
          bond/enable-member, or choose another"
     )]
     MemberDisabled {
@@ -197,7 +203,10 @@ pub enum SwitchError {
         member: String,
     },
     /// A member of a bond without a link cannot be enabled.
-    #[error("bond {bond}: the link of member {member} is down: it cannot be enabled")]
+    #[error(
+        "bond {bond}: member {member} cannot be enabled, because its link is down: bring up the \
+         link"
+    )]
     MemberWithoutLink {
         /// Name of the bond.
         bond: String,

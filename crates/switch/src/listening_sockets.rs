@@ -100,7 +100,8 @@ impl ListeningSockets {
             match read_name(&name) {
                 Some((_, None)) if is_elsewhere(fd.as_fd()) => {
                     warn!(
-                        "stored socket {name}: closed, because it is of another network namespace"
+                        "stored socket {name}: closed, because it belongs to another network \
+                         namespace"
                     );
                     // The store closes its duplicate later.
                     let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);

@@ -261,7 +261,8 @@ fn link_events() -> Option<LinkEvents> {
         let after = UPKEEP_INTERVAL.as_millis();
         warn!(
             %error,
-            "ports: the kernel sends no link events, so changes are noticed after up to {after} ms"
+            "ports: the kernel sends no link events, so the switch notices changes of links after \
+             up to {after} ms"
         );
     }
     events.ok()
@@ -304,22 +305,28 @@ async fn run_upkeep(control: &ControlPlane) {
 async fn check_threads(control: &ControlPlane) {
     let stopped = control.plane.reclaim();
     if stopped.listener {
-        error!("listener thread: panicked; controllers receive no packet-ins, restart the switch");
+        error!(
+            "listener thread: the thread panicked, so controllers receive no packet-ins: \
+             restart the switch"
+        );
     }
     if stopped.offload {
         control.nic.lose_agent(stopped.vital.is_some());
     }
     for thread in &stopped.trainers {
         error!(
-            "trainer of packet thread {thread}: panicked; the thread searches masks one by one, \
-             restart the switch to use the learned index again"
+            "trainer of packet thread {thread}: the trainer panicked, so the thread searches \
+             masks one by one: restart the switch to use the learned index again"
         );
     }
     if let Some(thread) = stopped.vital {
-        error!("{thread}: panicked; all packet threads stop, restart the switch");
+        error!("{thread}: the thread panicked, so all packet threads stop: restart the switch");
     } else {
         for thread in &stopped.packet {
-            error!("packet thread {thread}: panicked; the other threads continue");
+            error!(
+                "packet thread {thread}: the thread panicked, and the other threads continue: \
+                 restart the switch"
+            );
         }
     }
     control.structure().await.ports().take_down_cut_off(&stopped).await;
@@ -349,7 +356,10 @@ fn log_bridges_without_rules(control: &ControlPlane, logged: &mut BTreeSet<Bridg
     for id in not_logged(logged, &all, busy) {
         if let Some(bridge) = without.iter().find(|bridge| bridge.id == id) {
             let name = &bridge.settings.name;
-            warn!("bridge {name}: no rules, every received packet is dropped; add a rule");
+            warn!(
+                "bridge {name}: the bridge has no rules, so every received packet is dropped: \
+                 add a rule"
+            );
         }
     }
 }
@@ -371,16 +381,16 @@ fn log_failed_trainings(counters: &[Arc<ThreadCounters>], logged: &mut BTreeSet<
     for failure in new_training_failures(counters, logged) {
         match failure {
             TrainingFailure::Unindexable => warn!(
-                "learned index: cannot hold the rules of a table, which is searched by tuple \
-                 space search; retrying after pauses"
+                "learned index: the index cannot hold the rules of a table, so tuple space search \
+                 finds them; training is tried again after pauses"
             ),
             TrainingFailure::Panicked => error!(
-                "learned index: the training of a table panicked, retrying after pauses; please \
-                 report this bug"
+                "learned index: the training for a table panicked, and is tried again after \
+                 pauses: please report this bug"
             ),
             TrainingFailure::TrainerLost => error!(
-                "learned index: no trainer for tables, because its thread panicked; restart the \
-                 switch to train tables again"
+                "learned index: tables are not trained any more, because the trainer thread \
+                 panicked: restart the switch"
             ),
         }
     }
@@ -415,8 +425,8 @@ fn log_differences(plane: &DataPlane, tracer: &Tracer<'_>) {
         tables = answer(&fresh),
         version = fresh.version,
         count,
-        "cache entry: wrong result, its actions differ from those of the tables; the entry is \
-         dropped, please report this bug"
+        "cache entry: the result is wrong, because its actions differ from those of the tables; \
+         the entry is dropped: please report this bug"
     );
 }
 

@@ -51,12 +51,10 @@ pub(crate) struct ClientSetup {
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// No TLS files are configured.
-    #[error(
-        "no private key, certificate and CA certificate are configured for TLS: name their files"
-    )]
+    #[error("TLS has no private key, certificate and CA certificate: configure their files")]
     NotSet,
     /// A client has no certificate of an authority.
-    #[error("no CA certificate is configured for TLS, so no peer can be trusted: name its file")]
+    #[error("TLS has no CA certificate, so no peer can be trusted: configure its file")]
     NoAuthority,
     /// A file cannot be read, or does not contain a key or certificate.
     #[error("cannot read the {what} {path}: {reason}")]

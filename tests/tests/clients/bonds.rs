@@ -263,7 +263,7 @@ fn shuntctl_adds_and_deletes_bonds() {
     assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
     let refused = daemon.shuntctl(&["del-bond", "br0", "bond0"]);
     let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(reason.contains("no bond bond0; existing bonds: none"), "{reason}");
+    assert!(reason.contains("there is no bond bond0; existing bonds: none"), "{reason}");
     let refused = daemon.shuntctl(&["add-bond", "br0", "p3", "members=p1,p2"]);
     let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(reason.contains("bond p3"), "{reason}");
@@ -274,7 +274,7 @@ fn shuntctl_adds_and_deletes_bonds() {
     done(&["add-bond", "br0", "bond0", "members=p1,p2", "primary=p1", "downdelay_ms=50"]);
     let refused = daemon.ovs_appctl(&["bond/enable-member", "bond0", "p2"]);
     let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(reason.contains("the link of member p2 is down"), "{reason}");
+    assert!(reason.contains("member p2 cannot be enabled, because its link is down"), "{reason}");
     assert_eq!(bond_line(&daemon), "bond bond0 (active-backup: p1 active, p2 disabled)");
     hosts.set_link("x2", "up");
     hosts.set_link("x1", "down");

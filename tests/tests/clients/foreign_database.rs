@@ -242,7 +242,7 @@ fn the_daemon_starts_without_its_server() {
     }
     fixture.server().kill();
     let daemon = fixture.start();
-    assert!(daemon.log().contains("no rows yet"), "{}", daemon.log());
+    assert!(daemon.log().contains("no rows have arrived yet"), "{}", daemon.log());
     fixture.server().restart();
     assert!(wait_until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 }

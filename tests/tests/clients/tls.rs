@@ -132,7 +132,13 @@ fn set_ssl_takes_effect_at_the_next_attempt() {
         let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
         let files = files.map(|file| file.display().to_string()).join(" ");
         fixture.done(&format!("set-ssl {files}"));
-        assert!(wait_until(|| daemon.log().contains("ovsdb: SSL set")), "{}", daemon.log());
+        assert!(
+            wait_until(|| daemon
+                .log()
+                .contains("ovsdb: the TLS files of the row of SSL are in force")),
+            "{}",
+            daemon.log()
+        );
         assert!(wait_until(|| state().contains("is_connected        : true")), "{}", state());
         assert!(wait_until(|| !has_problem()), "{}", listener());
         // The row has precedence over a section [tls] that is loaded later.
@@ -146,7 +152,11 @@ fn set_ssl_takes_effect_at_the_next_attempt() {
         fs::write(&file, without).expect("a file");
         text(&daemon.shuntctl(&["reload"]));
         fixture.done("del-ssl");
-        assert!(wait_until(|| daemon.log().contains("ovsdb: SSL removed")), "{}", daemon.log());
+        assert!(
+            wait_until(|| daemon.log().contains("ovsdb: the row of SSL was removed")),
+            "{}",
+            daemon.log()
+        );
     }
 }
 

@@ -115,10 +115,10 @@ impl StalenessJudge {
                 if has_ports {
                     warn!(
                         reason = reason.as_str(),
-                        "offload device: stale, it may forward by evicted entries"
+                        "offload device: the device is stale, so it may forward by evicted entries"
                     );
                 } else {
-                    debug!(reason = reason.as_str(), "offload device: stale, and without ports");
+                    debug!(reason = reason.as_str(), "offload device: the device is stale, but has no ports");
                 }
                 OffloadState::Stale { since: now, reason }
             }

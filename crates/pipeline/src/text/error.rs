@@ -252,7 +252,7 @@ pub enum RuleTextProblem {
         text: String,
     },
     /// An action needs a field that packets of the rule may lack.
-    #[error("the rule uses the field {}, but matches packets without it: match {} too", .0.name(), .0.info().prerequisite)]
+    #[error("the rule uses the field {}, but matches packets without it: also match {}", .0.name(), .0.info().prerequisite)]
     Prerequisite(FieldId),
     /// An action or match of a learned rule needs a field that its packets may lack.
     #[error(
@@ -264,12 +264,12 @@ pub enum RuleTextProblem {
     PrerequisiteOfLearned(FieldId),
     /// An action needs a VLAN tag, which packets of the rule may lack.
     #[error(
-        "the rule writes a VLAN tag, but matches packets without one: match \
-         vlan_tci=0x1000/0x1000 too"
+        "the rule writes a VLAN tag, but matches packets without one: also match \
+         vlan_tci=0x1000/0x1000"
     )]
     NoVlan,
     /// An action needs a transport protocol, which the match does not name.
-    #[error("the action `{0}` needs a transport protocol: match tcp, udp or sctp too")]
+    #[error("the action `{0}` needs a transport protocol: also match tcp, udp or sctp")]
     NoTransport(&'static str),
     /// `goto_table` names the table of the rule or a lower table.
     #[error("goto_table leads from table {table} to table {target}: name a higher table")]

@@ -73,11 +73,11 @@ struct PortArgument {
 /// The reason why a text is not a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum PortArgumentError {
-    #[error("a port must have the form NUMBER=DEVICE, such as 1=eth0")]
+    #[error("the port is not of the form NUMBER=DEVICE: write for example 1=eth0")]
     Form,
-    #[error("a port number must be from 1 to 65279")]
+    #[error("the port number is out of range: use 1 to 65279")]
     Number,
-    #[error("the port type is not known: use a device name, `tap:NAME`, `null` or `pcap:RX:TX`")]
+    #[error("the port type is unknown: use a device name, `tap:NAME`, `null` or `pcap:RX:TX`")]
     Device,
 }
 
@@ -119,7 +119,9 @@ pub(crate) enum RunError {
     Stages(#[from] UnknownStages),
     #[error("--representor {0}: add a --port with this number")]
     NoPort(u16),
-    #[error("--representor {0}: given twice, but a port has one representor")]
+    #[error(
+        "--representor {0}: the option is given twice, but a port has one representor: remove one"
+    )]
     TwoRepresentors(u16),
     #[error(transparent)]
     Nic(#[from] NicError),

@@ -107,7 +107,7 @@ const DEVICES: [&str; 4] = ["/dev/net/tun", "/dev/vfio", "/dev/hugepages", "/dev
 #[derive(Debug, Error)]
 pub(crate) enum SandboxError {
     /// The kernel refuses the filter of system calls.
-    #[error("the filter of system calls is not in force: {0}")]
+    #[error("the filter of system calls cannot be put in force: {0}")]
     Filter(String),
     /// A directory of `--writable` cannot be opened.
     #[error(

@@ -131,6 +131,6 @@ pub(super) fn millis(time: Duration) -> u64 {
 /// Sends notifications to the service manager, if the daemon has one.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "service manager: cannot send a notification");
+        warn!(%error, "service manager: a notification cannot be sent");
     }
 }

@@ -57,8 +57,8 @@ impl Signals {
                 _ = self.terminate.recv() => return Signal::Stop,
                 _ = self.interrupt.recv() => return Signal::Stop,
                 _ = self.hangup.recv() => return Signal::Reload,
-                _ = first.recv() => info!("shuntd: SIGUSR1 ignored"),
-                _ = second.recv() => info!("shuntd: SIGUSR2 ignored"),
+                _ = first.recv() => info!("shuntd: the signal SIGUSR1 is ignored"),
+                _ = second.recv() => info!("shuntd: the signal SIGUSR2 is ignored"),
             }
         }
     }

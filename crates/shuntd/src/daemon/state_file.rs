@@ -379,8 +379,8 @@ pub(crate) enum WriteError {
     OldFile(#[source] io::Error),
     /// The new file is in place, but its directory entry may not be on disk yet.
     #[error(
-        "the new file is in place, but its directory cannot be synced, so a crash of the host may \
-             bring back the old file: {0}"
+        "the new state file is in place, but its directory cannot be synced, so a crash of the \
+         host may bring back the old file: {0}"
     )]
     NotSynced(#[source] io::Error),
     /// The file is a device or a pipe, so the write cannot be repeated.

@@ -74,7 +74,7 @@ impl ApplyErrors {
                     }
                 }
                 ObjectId::Bonds(bridge) => {
-                    warn!(error = reason, "bridge {bridge}: cannot remove bonds, retrying");
+                    warn!(error = reason, "bridge {bridge}: its bonds cannot be removed, retrying");
                 }
                 ObjectId::Bond(name) => self.add_bond(name, reason, desired, in_force),
                 ObjectId::Port(name) => self.add_port(name, &own.outcome, desired),

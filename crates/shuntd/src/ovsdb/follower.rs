@@ -253,7 +253,11 @@ impl Follower {
         }
         let refusal = self.database.transact(transaction).await?.unwrap_or_default();
         if !refusal.is_empty() && refusal != self.refusal {
-            warn!(error = refusal, "ovsdb: cannot write the state of the switch, retrying");
+            warn!(
+                error = refusal,
+                "ovsdb: the state of the switch cannot be written to the \
+                 database, retrying"
+            );
         }
         self.refusal = refusal;
         Ok(())

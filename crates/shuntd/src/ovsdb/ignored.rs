@@ -102,7 +102,7 @@ static COLUMNS: [IgnoredColumn; 24] = [
         "Flow_Table",
         "name",
         is_no_table_name,
-        "it must have 1 to 31 ASCII characters without spaces and commas",
+        "the name of a table must have 1 to 31 ASCII characters without spaces and commas",
     ),
     column("Flow_Table", "prefixes", is_given, "the switch chooses the prefixes itself"),
     column("Port", "mac", is_given, "set mac of the interface"),
@@ -225,13 +225,13 @@ impl KeyEffect {
         match self {
             Self::Any => None,
             Self::Number if value.parse::<u32>().is_ok() => None,
-            Self::Number => Some("its value must be a whole number that is not negative"),
+            Self::Number => Some("the value must be a whole number that is not negative"),
             Self::Percent if value.parse::<u8>().is_ok_and(|percent| percent <= 100) => None,
-            Self::Percent => Some("its value must be a whole number from 0 to 100"),
+            Self::Percent => Some("the value must be a whole number from 0 to 100"),
             Self::PriorityTags if PRIORITY_TAGS.contains(&value) => None,
-            Self::PriorityTags => Some("its value must be always, if-nonzero or never"),
+            Self::PriorityTags => Some("the value must be always, if-nonzero or never"),
             Self::QinqEthtype if ["802.1ad", "802.1q"].contains(&value) => None,
-            Self::QinqEthtype => Some("its value must be 802.1ad or 802.1q"),
+            Self::QinqEthtype => Some("the value must be 802.1ad or 802.1q"),
             Self::Nothing(reason) => Some(reason),
             Self::Always(own, _) if own == value => None,
             Self::Always(_, reason) => Some(reason),
@@ -388,7 +388,7 @@ impl IgnoredLog {
                 if !self.0.contains(&own) {
                     let name = row.string("name").or_else(|| row.string("target"));
                     let name = name.unwrap_or(".");
-                    warn!("{word} {name}: {setting} has no effect: {reason}");
+                    warn!("{word} {name}: the setting {setting} has no effect: {reason}");
                 }
                 now.insert(own);
             }

@@ -332,9 +332,19 @@ fn bond_names(state: &DesiredState) -> BTreeSet<String> {
 fn log_missing(missing: Vec<ObjectId>) {
     for object in missing {
         match object {
-            ObjectId::Bridge(name) => warn!("bridge {name}: still in OVSDB, added again"),
-            ObjectId::Port(name) => warn!("port {name}: still in OVSDB, added again"),
-            object => warn!(?object, "ovsdb: another client removed an object, added again"),
+            ObjectId::Bridge(name) => warn!(
+                "bridge {name}: added again, because it is still in \
+                 OVSDB: delete it there with `ovs-vsctl del-br`"
+            ),
+            ObjectId::Port(name) => warn!(
+                "port {name}: added again, because it is still in \
+                 OVSDB: delete it there with `ovs-vsctl del-port`"
+            ),
+            object => warn!(
+                ?object,
+                "ovsdb: an object is added again, because another client \
+                 removed it, and it is still in the database"
+            ),
         }
     }
 }

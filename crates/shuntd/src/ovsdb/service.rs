@@ -92,7 +92,10 @@ impl OvsdbService {
         let task = tokio::spawn(supervise(None, Arc::clone(switch), problem.clone(), follow));
         let is_late = timeout(wait, &mut first_pass).await.is_err();
         if is_late {
-            warn!("database {remote}: no rows yet, so the daemon starts without its bridges");
+            warn!(
+                "database {remote}: no rows have arrived yet, so the daemon starts without the \
+                 bridges of the database"
+            );
         }
         Self { server: None, problem, task, first_rows: is_late.then_some(first_pass) }
     }

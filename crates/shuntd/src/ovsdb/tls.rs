@@ -17,12 +17,13 @@ pub(super) async fn apply_tls(tls: &TlsIdentity, row: Option<&TlsFiles>) {
         return;
     }
     let Some(files) = row.cloned() else {
-        info!("ovsdb: SSL removed");
+        info!("ovsdb: the row of SSL was removed, so the TLS files of the configuration count");
         return;
     };
     let certificate = files.certificate.clone();
     match spawn_blocking(move || files.check()).await {
-        Ok(Ok(())) => info!(certificate = %certificate.display(), "ovsdb: SSL set"),
+        Ok(Ok(())) => info!(certificate = %certificate.display(), 
+            "ovsdb: the TLS files of the row of SSL are in force"),
         Ok(Err(error)) => {
             // The files are read at each handshake, so the connections work once the files are
             // correct.

@@ -350,7 +350,10 @@ fn connections_are_bounded() {
     assert!(wait_until(is_full));
     let is_refused = || exchange(&daemon, b"GET / HTTP/1.0\r\n\r\n").is_empty();
     assert!(wait_until(is_refused), "the 65th connection was served");
-    assert!(wait_until(|| daemon.log().contains("http: connection refused, too many clients")));
+    assert!(wait_until(|| daemon.log().contains(
+        "http: a connection is refused, because too many \
+         clients are connected: end some of them"
+    )));
     open.iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
     assert!(wait_until(|| !is_refused()), "places are free again");
 }

@@ -118,7 +118,7 @@ fn a_missing_bridge_gives_one_message() {
         [&["trace", "br9", "tcp"][..], &["add-port", "br9", "a", "type=null"], &["del-br", "br9"]]
     {
         let message = daemon.error_text(arguments);
-        assert_eq!(message, "shuntctl: no bridge br9; existing bridges: br0, br1\n");
+        assert_eq!(message, "shuntctl: there is no bridge br9; existing bridges: br0, br1\n");
     }
     // MAC addresses are shown by `fdb/show`, which has the words of Open vSwitch.
     let message = daemon.error_text(&["macs", "br9"]);

@@ -215,7 +215,8 @@ fn removed_management_socket_is_opened_again() {
     let path = daemon.run_dir().join("br0.mgmt");
     fs::remove_file(&path).unwrap();
     assert!(wait_until(|| UnixStream::connect(&path).is_ok()), "{}", daemon.log());
-    let logged = format!("management socket {}: its file is gone", path.display());
+    let logged =
+        format!("management socket {}: the file of the socket was deleted", path.display());
     assert_eq!(daemon.log().matches(&logged).count(), 1, "{}", daemon.log());
     // Another process takes the name, and ends.
     let moved = daemon.run_dir().join("other.sock");

@@ -59,7 +59,7 @@ fn a_daemon_that_waits_reloads_after_its_start() {
     drop(lock);
     daemon.wait_for_answer();
     assert!(wait_until(|| daemon.log().contains("mac_entries")), "{}", daemon.log());
-    assert!(daemon.log().contains("SIGUSR1 ignored"), "{}", daemon.log());
+    assert!(daemon.log().contains("the signal SIGUSR1 is ignored"), "{}", daemon.log());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_daemon_that_waits_can_be_stopped() {
     let (mut daemon, lock) = waiting_daemon();
     signal(&daemon, "TERM");
     assert!(daemon.process.wait().unwrap().success());
-    assert!(daemon.log().contains("stopped while it waited"), "{}", daemon.log());
+    assert!(daemon.log().contains("stopped by a signal while it waited"), "{}", daemon.log());
     assert!(daemon.run_dir().join("shuntd.pid").exists(), "the file of the other daemon stays");
     drop(lock);
 }

@@ -12,7 +12,8 @@ fn an_unknown_port_name_lists_the_existing_ports() {
     let message = daemon().error_text(&["trace", "br0", "in_port=vm-z,tcp"]);
     assert_eq!(
         message,
-        "shuntctl: bridge br0 has no port vm-z; existing ports: vm-1 (1), vm-2 (2), LOCAL\n"
+        "shuntctl: bridge br0 has no port vm-z; existing ports: vm-1 (1), vm-2 (2), \
+         LOCAL\n"
     );
 }
 

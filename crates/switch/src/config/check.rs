@@ -440,7 +440,7 @@ mod tests {
     fn the_ends_of_a_patch_name_each_other() {
         let ends = |near, far| error_of(&[bridge("br0", &[near]), bridge("br1", &[far])]);
         assert_eq!(ends(patch("a", "b"), patch("b", "a")), "fine");
-        let unknown = "bridges[0].ports[0].peer: no port c; existing ports: a, b";
+        let unknown = "bridges[0].ports[0].peer: there is no port c; existing ports: a, b";
         assert_eq!(ends(patch("a", "c"), patch("b", "a")), unknown);
         let no_patch = ends(patch("a", "b"), port_named("b"));
         assert!(

@@ -145,7 +145,7 @@ impl Structure {
             if let Err(refused) = self.remove_bridge(&name).await {
                 warn!(
                     error = with_causes(&refused),
-                    "bridge {name}: incomplete, and cannot be removed"
+                    "bridge {name}: the bridge is incomplete, and cannot be removed"
                 );
             }
             return Err(error);

@@ -461,7 +461,7 @@ impl Application<'_> {
         }
         match self.structure.add_configured_port(&bridge, old, None, OpenPolicy::Retried).await {
             Ok(_) => {
-                warn!("port {name}: its new options are refused, so it has the old ones");
+                warn!("port {name}: the new options are refused, so the port keeps the old ones");
                 let removal = StateChange::RemovePort(name);
                 let text = removal.description();
                 self.report.objects.retain(|own| own.change != text);
@@ -469,7 +469,7 @@ impl Application<'_> {
             }
             Err(error) => warn!(
                 error = with_causes(&error),
-                "port {name}: removed, because its new options and its old ones are refused"
+                "port {name}: removed, because both its new options and its old ones are refused"
             ),
         }
     }

@@ -398,7 +398,7 @@ mod tests {
         switch.remove_port("p1").await.unwrap();
         assert_eq!(ports(&switch), one(&["p3"]));
         for (name, error) in [
-            ("p1", "no port p1; existing ports: p3, br0"),
+            ("p1", "there is no port p1; existing ports: p3, br0"),
             ("br0", "a local port cannot be removed: remove its bridge"),
         ] {
             let refused = switch.remove_port(name).await.unwrap_err().to_string();
@@ -410,7 +410,7 @@ mod tests {
             switch.add_port("br9", port("p4", PortType::Null)).await,
         ] {
             let refused = refused.unwrap_err().to_string();
-            assert_eq!(refused, "no bridge br9; existing bridges: br0");
+            assert_eq!(refused, "there is no bridge br9; existing bridges: br0");
         }
         switch.remove_bridge("br0").await.unwrap();
         assert!(ports(&switch).is_empty());
@@ -470,7 +470,7 @@ mod tests {
             (switch.set_ingress_policing(&local).await, "no ingress policing and no QoS"),
             (switch.set_qos(&local).await, "no ingress policing and no QoS"),
             (switch.set_bfd(&local).await, "a local port has no BFD"),
-            (switch.set_vlans(&wanted("p9")).await, "no port p9; existing ports: br0"),
+            (switch.set_vlans(&wanted("p9")).await, "there is no port p9; existing ports: br0"),
             (switch.set_ingress_policing(&wanted("p9")).await, "no port p9"),
             (switch.set_qos(&wanted("p9")).await, "no port p9"),
             (switch.set_bfd(&wanted("p9")).await, "no port p9"),
@@ -501,8 +501,16 @@ mod tests {
         for (refused, error) in [
             (switch.add_bond("br0", bond.clone()).await, "bond bond0: a bridge, port or bond has"),
             (switch.add_bond("br0", wrong).await, "bond bond1: a member is in another bond"),
-            (switch.add_bond("br9", bond.clone()).await, "no bridge br9; existing bridges: br0"),
-            (switch.remove_bond("br0", "bond9").await, "no bond bond9; existing bonds: bond0"),
+            (
+                switch.add_bond("br9", bond.clone()).await,
+                "there is no bridge br9; existing \
+                 bridges: br0",
+            ),
+            (
+                switch.remove_bond("br0", "bond9").await,
+                "there is no bond bond9; existing bonds: \
+                 bond0",
+            ),
         ] {
             let refused = refused.unwrap_err().to_string();
             assert!(refused.contains(error), "{refused}");

@@ -304,7 +304,7 @@ impl Collector {
             state.fault.replace(fault).is_none()
         };
         if let Some(text) = self.fault_text().filter(|_| is_new) {
-            warn!("{}: {text}; trying again each second", self.owner);
+            warn!("{}: {text}; the switch tries again each second", self.owner);
         }
     }
 

@@ -95,8 +95,8 @@ impl Exporters {
         if timeout(STOP_MAX, stop).await.is_err() {
             let seconds = STOP_MAX.as_secs();
             warn!(
-                "flows are lost at the stop: collectors did not get all of them within {seconds} \
-                 seconds"
+                "exporters: flows are lost at the stop, because collectors did not get all of \
+                 them within {seconds} seconds"
             );
         }
     }

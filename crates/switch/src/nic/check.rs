@@ -127,8 +127,8 @@ mod tests {
         };
         assert_eq!(
             error_text(elsewhere(&OffloadOptions::default().address)),
-            "caches.gigaflow.offload.address: kind p4runtime needs the `address` of the NIC, such as \
-             192.0.2.7:9559"
+            "caches.gigaflow.offload.address: the offload kind p4runtime needs the `address` of \
+             the NIC, such as 192.0.2.7:9559"
         );
         is_at(elsewhere("127.0.0.2:0"), "address");
         is_at(OffloadOptions { address: "nic0".into(), ..embedded() }, "address");

@@ -106,8 +106,8 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         } else {
             warn!(
                 entries,
-                "previous NIC: abandoned, and may still forward by entries that could not be \
-                 removed"
+                "previous NIC: abandoned, and may still forward by stale entries that could not \
+                 be removed: restart that device"
             );
         }
     }

@@ -108,7 +108,7 @@ impl Embedded {
     async fn end(self) {
         drop(self.stop);
         if let Err(error) = self.task.await {
-            warn!(%error, "embedded NIC: stopped");
+            warn!(%error, "embedded NIC: the thread of the NIC has stopped");
         }
     }
 }
@@ -307,7 +307,7 @@ impl NicFront {
                 let _ = stopped.await;
             };
             if let Err(error) = nic.run(stopped).await {
-                warn!(%error, "embedded NIC: stopped");
+                warn!(%error, "embedded NIC: the thread of the NIC has stopped");
             }
         });
         Ok(Embedded { address, ports, traffic, stop, task })
@@ -441,7 +441,10 @@ impl NicFront {
         self.connection.next.send(None, PredecessorState::Runs);
         self.connection.handle.wake();
         if !self.wait_until_empty().await {
-            warn!("external NIC: does not reply, so its entries remain and it may forward by them");
+            warn!(
+                "external NIC: the device does not reply, so its entries remain, and it may \
+                 forward by them"
+            );
         }
     }
 

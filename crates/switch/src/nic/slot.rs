@@ -105,7 +105,10 @@ impl NicSlot {
     ///
     /// Without the eviction thread no new agent can start.
     pub(crate) fn lose_agent(&self, is_for_good: bool) {
-        error!("offload thread: ended; an embedded NIC stops, an external NIC keeps its entries");
+        error!(
+            "offload thread: the thread has ended, so an embedded NIC stops, and an external \
+             NIC keeps its entries"
+        );
         if !is_for_good {
             error!(
                 "offload thread: to restart it, set caches.gigaflow.offload.kind to none and back"

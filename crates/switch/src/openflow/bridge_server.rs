@@ -151,7 +151,7 @@ impl BridgeSockets {
             if let Some(BridgeSocket::Open(socket)) = self.0.remove(endpoint) {
                 socket.close().await;
                 pause(server, *endpoint);
-                info!(%endpoint, "bridge {name}: closed");
+                info!(%endpoint, "bridge {name}: its OpenFlow connections are closed");
             }
         }
     }
@@ -442,7 +442,11 @@ impl Drop for BridgeServer {
             && let Err(error) = std::fs::remove_file(path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            error!(error = with_causes(&error), "socket {}: cannot be removed", path.display());
+            error!(
+                error = with_causes(&error),
+                "socket {}: the file cannot be removed",
+                path.display()
+            );
         }
     }
 }

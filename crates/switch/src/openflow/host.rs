@@ -110,7 +110,8 @@ impl BridgeHost {
         let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
         if refused.is_err() {
             warn!(
-                "bridge {}: packet-out dropped, the queue of its packet thread is full",
+                "bridge {}: a packet-out is dropped, because the queue of its packet thread is \
+                 full",
                 self.bridge.number()
             );
         }

@@ -403,7 +403,11 @@ impl OpenFlowServers {
             sockets.filter_map(|own| own.take_if(|socket| !socket.is_reachable())).collect()
         };
         for socket in unreachable {
-            warn!("management socket {}: its file is gone, opening it again", socket.path());
+            warn!(
+                "management socket {}: the file of the socket was deleted, opening the socket \
+                 again",
+                socket.path()
+            );
             socket.close(&self.listening).await;
         }
     }

@@ -486,7 +486,7 @@ impl PortAttacher {
         for (name, id, number) in self.open_ports_of_nic(nic) {
             let is_reopened = self.bridges.with_port(id, number, |port| port.is_reopened());
             if is_reopened == Some(true) && nic.is_nic_port(id, number) {
-                warn!(reason, "port {name}: down, since the NIC is stale");
+                warn!(reason, "port {name}: down, because the NIC is stale");
                 self.take_down(&name, &format!("the NIC is stale: {reason}")).await;
             }
         }

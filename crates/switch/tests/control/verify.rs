@@ -52,8 +52,8 @@ async fn wrong_cache_entry_is_logged_and_dropped() {
     }
     assert_eq!(fixture.switch.caches().differences, 1);
     assert!(old.all_received().is_empty());
-    wait_until(|| !log.lines_with("cache entry: wrong result").is_empty()).await;
-    let lines = log.lines_with("cache entry: wrong result");
+    wait_until(|| !log.lines_with("cache entry: the result is wrong").is_empty()).await;
+    let lines = log.lines_with("cache entry: the result is wrong");
     let parts = ["flow=\"in_port=p1", "cookie 0x1; p2", "cookie 0x2; p3", "count=1"];
     assert!(parts.iter().all(|part| lines[0].contains(part)), "{lines:?}");
     assert_eq!(lines.len(), 1);

@@ -140,7 +140,7 @@ impl PortAttacher {
             let is_new = port.note_open_error(error);
             if is_new {
                 let reason = port.problem.as_deref().unwrap_or_default();
-                info!(reason, "port {}: still down", port.settings.name);
+                info!(reason, "port {}: the port is still down", port.settings.name);
             }
             is_new
         };
