@@ -61,7 +61,7 @@ reasons! {
     DropReason {
         /// No rule of a table matches the packet.
         NoMatchingRule = "no_matching_rule",
-        /// The rules that match it have no output.
+        /// The rules that match the packet have no output.
         RuleWithoutOutput = "rule_without_output",
         /// Every output was to the ingress port.
         Hairpin = "hairpin",
@@ -77,33 +77,33 @@ reasons! {
         OutputPortDisabled = "output_port_disabled",
         /// The output port does not exist, or has no device.
         OutputPortMissing = "output_port_missing",
-        /// A controller disabled packet-ins of its ingress port (`OFPPC_NO_PACKET_IN`).
+        /// A controller disabled packet-ins of the ingress port (`OFPPC_NO_PACKET_IN`).
         PacketInDisabled = "packet_in_disabled",
         /// The TTL of the packet is used up.
         TtlExpired = "ttl_expired",
         /// The group does not exist, or has no live bucket.
         NoLiveBucket = "no_live_bucket",
-        /// `NORMAL`: its ingress port does not belong to the bridge.
+        /// `NORMAL`: the ingress port does not belong to the bridge.
         UnknownIngressPort = "unknown_ingress_port",
-        /// `NORMAL`: its ingress port does not accept its VLAN.
+        /// `NORMAL`: the ingress port does not accept the VLAN of the packet.
         VlanNotAllowed = "vlan_not_allowed",
-        /// `NORMAL`: its ingress port is a member of a bond that is not in use.
+        /// `NORMAL`: the ingress port is a member of a bond that is not in use.
         BondMemberInactive = "bond_member_inactive",
-        /// `NORMAL`: it came back on a bond, because its source address is at another port.
+        /// `NORMAL`: the packet came back on a bond: its source address is at another port.
         BondLoop = "bond_loop",
-        /// `NORMAL`: the bond of its output has no enabled member.
+        /// `NORMAL`: the bond of the output has no enabled member.
         BondWithoutMember = "bond_without_member",
-        /// `NORMAL`: its ingress port and the port of its destination are protected.
+        /// `NORMAL`: the ingress port and the port of the destination are protected.
         BothPortsProtected = "both_ports_protected",
-        /// `NORMAL`: it has a VLAN tag that was not parsed.
+        /// `NORMAL`: the packet has a VLAN tag that was not parsed.
         UnparsedVlanTag = "unparsed_vlan_tag",
-        /// `NORMAL`: bridges do not forward frames to its destination address.
+        /// `NORMAL`: bridges do not forward frames to the destination address.
         ReservedDestination = "reserved_destination",
-        /// `NORMAL`: its destination was learned on its ingress port.
+        /// `NORMAL`: the destination of the packet was learned on its ingress port.
         LearnedOnIngressPort = "learned_on_ingress_port",
-        /// `NORMAL`: it is flooded, and its VLAN has no other port.
+        /// `NORMAL`: the packet is flooded, and its VLAN has no other port.
         FloodWithoutPorts = "flood_without_ports",
-        /// `NORMAL`: multicast snooping knows no other port that wants it.
+        /// `NORMAL`: multicast snooping knows no other port that wants the packet.
         MulticastWithoutReceiver = "multicast_without_receiver",
         /// The translation nested resubmits, patch ports, buckets or clones too deep.
         RecursionTooDeep = "recursion_too_deep",
@@ -153,9 +153,9 @@ reasons! {
         SnoopingMessageRefused = "snooping_message_refused",
         /// A frame for LACP: its port received too many, or the queue was full.
         LacpFrameRefused = "lacp_frame_refused",
-        /// A packet for BFD: its port received too many, or the queue was full.
+        /// A packet for BFD was lost: its port received too many, or the queue was full.
         BfdPacketRefused = "bfd_packet_refused",
-        /// A tag or a label did not fit, or was not there.
+        /// A VLAN tag or an MPLS label did not fit, or was missing.
         Malformed = "malformed",
         /// No buffer was left for a copy: waiting packets hold all of them.
         NoBuffer = "no_buffer",
@@ -217,7 +217,7 @@ reasons! {
         RingFull = "rx_ring_full",
         /// No buffer was left: waiting packets hold all of them.
         NoBuffer = "rx_no_buffer",
-        /// The frame is too long or truncated, or its virtio header contradicts it.
+        /// The frame is too long or truncated, or its virtio header contradicts its bytes.
         Refused = "rx_refused",
         /// The frame exceeds the ingress policing rate of the port.
         Policed = "rx_policed",
