@@ -25,28 +25,28 @@ fn none_of(arguments: &[String], error: &str) -> Result<String, String> {
     if arguments.is_empty() { Ok(String::new()) } else { Err(error.to_owned()) }
 }
 
-/// Handles `cfm/show`.
+/// Handles `cfm/show`: always empty, because there is no CFM.
 async fn show_cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such CFM object")
 }
 
-/// Handles `rstp/show`.
+/// Handles `rstp/show`: always empty, because there is no spanning tree.
 async fn show_rstp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "No such RSTP object")
 }
 
-/// Handles `stp/show`.
+/// Handles `stp/show`: always empty, because there is no spanning tree.
 async fn show_stp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such stp object")
 }
 
-/// Handles `tnl/arp/show` and `tnl/neigh/show`.
+/// Handles `tnl/arp/show` and `tnl/neigh/show`, without tunnels always empty.
 async fn show_neighbours(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let line = "=".repeat(74);
     Ok(format!("{:<45} {:<19} Bridge\n{line}\n", "IP", "MAC"))
 }
 
-/// Handles `tnl/ports/show`.
+/// Handles `tnl/ports/show`: always empty, because there are no tunnels.
 async fn tunnel_ports(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("Listening ports:\n".to_owned())
 }

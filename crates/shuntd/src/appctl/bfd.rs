@@ -14,7 +14,7 @@ commands! {
         "Show the BFD session of one port, or of all ports";
 }
 
-/// Handles `bfd/set-forwarding`.
+/// Handles `bfd/set-forwarding`: decides if a port is used, or lets BFD decide.
 async fn set_forwarding(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let (port, word) = match arguments {
         [port, word] => (Some(port.as_str()), word),
@@ -34,7 +34,7 @@ async fn set_forwarding(methods: &DaemonMethods, arguments: &[String]) -> Result
     }
 }
 
-/// Handles `bfd/show`.
+/// Handles `bfd/show`: shows the BFD session of one port, or of all ports.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridges = methods.switch.bridges().into_iter();
     let ports = bridges.flat_map(|bridge| bridge.ports);

@@ -36,22 +36,22 @@ pub(super) fn present_name(name: &str) -> &str {
     }
 }
 
-/// Handles `bond/set-active-member`.
+/// Handles `bond/set-active-member`: makes a member the active one of its bond.
 async fn activate(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     change_member(methods, arguments, BondMemberChange::Activate, "done").await
 }
 
-/// Handles `bond/enable-member`.
+/// Handles `bond/enable-member`: enables a member of a bond at once.
 async fn enable(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     change_member(methods, arguments, BondMemberChange::Enable, "enabled").await
 }
 
-/// Handles `bond/disable-member`.
+/// Handles `bond/disable-member`: disables a member of a bond at once.
 async fn disable(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     change_member(methods, arguments, BondMemberChange::Disable, "disabled").await
 }
 
-/// Handles `bond/migrate`.
+/// Handles `bond/migrate`: moves a bucket of a balance-slb bond to a member.
 async fn migrate(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bond, bucket, member] = arguments else {
         return Err("give a bond, a hash and a member".to_owned());
@@ -67,7 +67,7 @@ async fn migrate(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     })
 }
 
-/// Handles `bond/hash`.
+/// Handles `bond/hash`: shows the bucket of a source address in a VLAN.
 async fn hash(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bytes = arguments.first().map(|text| text.split(':').collect::<Vec<_>>());
     let bytes: Vec<u8> = bytes
@@ -111,7 +111,7 @@ const NO_BOND: &str = "no such bond";
 /// The message of Open vSwitch for a member that is disabled.
 const DISABLED: &str = "cannot make disabled member active";
 
-/// Handles `bond/list`.
+/// Handles `bond/list`: lists the bonds with their members.
 async fn list(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let mut text = "bond\ttype\trecircID\tmembers\n".to_owned();
     for bond in bonds(methods) {
@@ -125,7 +125,7 @@ async fn list(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Handles `bond/show`.
+/// Handles `bond/show`: shows the state of one bond, or of all bonds.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let mut bonds = bonds(methods);
     if let Some(name) = arguments.first() {

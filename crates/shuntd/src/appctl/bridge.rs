@@ -11,7 +11,7 @@ commands! {
         "Close the OpenFlow connections of a bridge or of all bridges, and connect again";
 }
 
-/// Handles `bridge/dump-flows`.
+/// Handles `bridge/dump-flows`: lists the rules of a bridge with their counters.
 async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.iter().find(|word| *word != "--offload-stats");
     let bridge = bridge.map_or("", String::as_str);
@@ -37,7 +37,7 @@ pub(super) fn rule_line(rule: &RuleStatus) -> String {
     )
 }
 
-/// Handles `bridge/reconnect`.
+/// Handles `bridge/reconnect`: closes the OpenFlow connections of bridges.
 async fn reconnect(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let reader = DatapathReader::new(&methods.switch);
     if let Some(bridge) = arguments.first() {

@@ -184,7 +184,7 @@ async fn totals(switch: &Switch) -> CounterTotals {
     totals
 }
 
-/// Handles `coverage/read-counter`.
+/// Handles `coverage/read-counter`: shows the total of one counter.
 async fn read_counter(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let name = arguments.first().map_or("", String::as_str);
     let totals = totals(&methods.switch).await;
@@ -192,7 +192,7 @@ async fn read_counter(methods: &DaemonMethods, arguments: &[String]) -> Result<S
     Ok(total.to_string())
 }
 
-/// Handles `coverage/show`.
+/// Handles `coverage/show`: shows all counters that are not zero.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let totals = totals(&methods.switch).await;
     Ok(format_counters(&totals, |name| methods.coverage.increases(name)))

@@ -23,7 +23,7 @@ commands! {
 /// The name of the datapath, as of Open vSwitch's userspace datapath.
 pub(super) const DATAPATH: &str = "netdev@ovs-netdev";
 
-/// Handles `dpctl/dump-dps`.
+/// Handles `dpctl/dump-dps`: shows the name of the datapath.
 async fn dump_datapaths(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(format!("{DATAPATH}\n"))
 }
@@ -83,7 +83,7 @@ pub(super) fn check_datapath(word: &str) -> Result<(), String> {
     Err(format!("{word}: datapath not found, or an unknown option; the datapath is {DATAPATH}"))
 }
 
-/// Handles `dpctl/dump-flows`.
+/// Handles `dpctl/dump-flows`: lists the cache entries by packet thread.
 async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let FlowSelection { format, filter, .. } = FlowSelection::of(arguments)?;
     let flows = DatapathReader::new(&methods.switch).flows(format, filter).await;
@@ -101,7 +101,7 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     Ok(text)
 }
 
-/// Handles `dpctl/get-flow`.
+/// Handles `dpctl/get-flow`: shows one cache entry.
 async fn get_flow(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let FlowSelection { format, filter, ufid } = FlowSelection::of(arguments)?;
     let ufid = ufid.ok_or("parsing flow ufid: write ufid:UUID, as in dpctl/dump-flows -m")?;
@@ -128,7 +128,7 @@ pub(super) fn flow_counters(flow: &DatapathFlow) -> String {
     format!("packets:{}, bytes:{}, used:{used}", flow.packets, flow.bytes)
 }
 
-/// Handles `dpctl/show`.
+/// Handles `dpctl/show`: shows lookups, entries and ports.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let with_counters = arguments.iter().any(|word| word == "-s");
     arguments.iter().filter(|word| *word != "-s").try_for_each(|word| check_datapath(word))?;

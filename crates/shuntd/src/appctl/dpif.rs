@@ -64,13 +64,13 @@ pub(super) fn interface_type(port: &BridgePortStatus) -> &'static str {
     }
 }
 
-/// Handles `dpif/dump-dps`.
+/// Handles `dpif/dump-dps`: lists the bridges with their datapath type.
 async fn dump_datapaths(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let bridges = methods.switch.bridges();
     Ok(bridges.iter().map(|bridge| format!("netdev@{}\n", bridge.name)).collect())
 }
 
-/// Handles `dpif/dump-flows`.
+/// Handles `dpif/dump-flows`: lists the cache entries of a bridge.
 async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let (mut format, mut bridge) = (DatapathFlowFormat::default(), "");
     for word in arguments {
@@ -93,7 +93,7 @@ async fn dump_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     Ok(flows.iter().map(line).collect())
 }
 
-/// Handles `dpif/show`.
+/// Handles `dpif/show`: shows lookups, and the ports of each bridge.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let LookupTotals { hit, missed, .. } = LookupTotals::of(methods);
     let peers = peers(methods);

@@ -32,7 +32,7 @@ const VLAN_MAX: u16 = 4094;
 /// The OpenFlow number of the local port, as Open vSwitch prints it.
 const LOCAL: u32 = 65534;
 
-/// Handles `fdb/add`.
+/// Handles `fdb/add`: adds a static MAC address.
 async fn add(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, port, vlan, mac] = arguments else { return Err(String::new()) };
     let (vlan, mac) = (parse_vlan(vlan)?, parse_mac(mac)?);
@@ -46,7 +46,7 @@ async fn add(methods: &DaemonMethods, arguments: &[String]) -> Result<String, St
     Ok(text)
 }
 
-/// Handles `fdb/del`.
+/// Handles `fdb/del`: deletes a static MAC address.
 async fn delete(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, vlan, mac] = arguments else { return Err(String::new()) };
     let (vlan, mac) = (parse_vlan(vlan)?, parse_mac(mac)?);
@@ -88,14 +88,14 @@ fn refusal(error: &SwitchError) -> String {
     }
 }
 
-/// Handles `fdb/flush`.
+/// Handles `fdb/flush`: removes learned MAC addresses of one or all bridges.
 async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map(String::as_str);
     let flushed = methods.switch.flush_macs(bridge).await;
     flushed.map(|()| "table successfully flushed".to_owned()).map_err(|error| refusal(&error))
 }
 
-/// Handles `fdb/show`.
+/// Handles `fdb/show`: lists the learned and static MAC addresses.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map_or("", String::as_str);
     let macs = methods.switch.macs(bridge).await;
@@ -141,7 +141,7 @@ fn openflow_number(port: PortNo) -> u32 {
     if port == PortNo::LOCAL { LOCAL } else { port.number() }
 }
 
-/// Handles `fdb/stats-clear`.
+/// Handles `fdb/stats-clear`: clears the totals of `fdb/stats-show`.
 async fn clear_stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let names = match arguments.first() {
         Some(name) => vec![name.clone()],

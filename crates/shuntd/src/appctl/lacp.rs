@@ -13,12 +13,12 @@ commands! {
         "Show the counters of LACP of one bond, or of all bonds";
 }
 
-/// Handles `lacp/show`.
+/// Handles `lacp/show`: shows the state of LACP on one bond, or on all bonds.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     text_of_bonds(methods, arguments, state)
 }
 
-/// Handles `lacp/show-stats`.
+/// Handles `lacp/show-stats`: shows the LACP counters of one or all bonds.
 async fn statistics(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     text_of_bonds(methods, arguments, counters)
 }

@@ -14,7 +14,7 @@ commands! {
 /// The answer for a bridge without multicast snooping, as in Open vSwitch.
 const SNOOPING_DISABLED: &str = "multicast snooping is disabled";
 
-/// Handles `mdb/flush`.
+/// Handles `mdb/flush`: removes learned multicast groups of one or all bridges.
 async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map(String::as_str);
     match methods.switch.flush_multicast(bridge).await {
@@ -24,7 +24,7 @@ async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
     }
 }
 
-/// Handles `mdb/show`.
+/// Handles `mdb/show`: lists the learned multicast groups and router ports.
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map_or("", String::as_str);
     let entries = methods.switch.multicast(bridge).map_err(|error| with_causes(&error))?;

@@ -10,7 +10,7 @@ commands! {
         "Show the numbers of objects, and the resident memory by use in KiB";
 }
 
-/// Handles `memory/show`.
+/// Handles `memory/show`: shows numbers of objects, and the resident memory.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let evictions = methods.switch.evictions().await.map_err(|error| with_causes(&error))?;
     let uses = memory_use::resident(evictions.engine_bytes.unwrap_or_default() / 1024);

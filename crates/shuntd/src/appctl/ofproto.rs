@@ -17,7 +17,7 @@ commands! {
         "Trace a packet through the tables. A trace learns nothing, and sends no packet";
 }
 
-/// Handles `ofproto/detrace`.
+/// Handles `ofproto/detrace`: lists the rules that made a cache entry.
 async fn detrace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     // The name of an entry contains the number of its packet thread, so `pmd=` is ignored.
     let name = arguments.iter().find(|word| !word.contains('='));
@@ -30,12 +30,12 @@ async fn detrace(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     Ok(rules.iter().map(line).collect())
 }
 
-/// Handles `ofproto/list`.
+/// Handles `ofproto/list`: lists the bridges.
 async fn list(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(methods.switch.bridges().iter().map(|bridge| format!("{}\n", bridge.name)).collect())
 }
 
-/// Handles `ofproto/list-tunnels`.
+/// Handles `ofproto/list-tunnels`: always empty, because there are no tunnels.
 async fn list_tunnels(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
@@ -45,7 +45,7 @@ async fn list_tunnels(_: &DaemonMethods, _: &[String]) -> Result<String, String>
 /// Every trace prints port names, and a trace never changes the switch.
 const TRACE_OPTIONS: &[&str] = &["--names", "-generate", "--generate", "generate"];
 
-/// Handles `ofproto/trace`.
+/// Handles `ofproto/trace`: traces a packet through the tables.
 async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let is_option = |word: &&str| word.starts_with('-') || TRACE_OPTIONS.contains(word);
     let (options, words): (Vec<&str>, Vec<&str>) =

@@ -76,13 +76,13 @@ commands! {
         "Show why a cache entry is valid, or why it was evicted: `shuntctl why`";
 }
 
-/// Handles `shunt/add-bond`.
+/// Handles `shunt/add-bond`: adds a bond.
 async fn add_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.add_bond(bridge, setting::bond(name, words)?).await)
 }
 
-/// Handles `shunt/add-bridge`.
+/// Handles `shunt/add-bridge`: adds a bridge.
 async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let bridge = setting::bridge(name, words)?;
@@ -91,13 +91,13 @@ async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     Ok(bridge_remarks(methods, name))
 }
 
-/// Handles `shunt/add-mirror`.
+/// Handles `shunt/add-mirror`: adds a mirror.
 async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.add_mirror(bridge, setting::mirror(name, words)?).await)
 }
 
-/// Handles `shunt/add-port`.
+/// Handles `shunt/add-port`: adds a port.
 async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     let port = setting::port(name, words)?;
@@ -105,14 +105,14 @@ async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<Strin
     Ok(port_remarks(methods, name))
 }
 
-/// Handles `shunt/announce`.
+/// Handles `shunt/announce`: makes cache entries for announced flows.
 async fn announce(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let AnnouncedWords { bridge, valid, flows } = AnnouncedWords::of(arguments)?;
     let announced = methods.switch.announce(bridge, &flows, valid);
     json(&announced.map_err(|error| error.to_string())?)
 }
 
-/// Handles `shunt/preload`.
+/// Handles `shunt/preload`: makes cache entries before packets arrive.
 async fn preload(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((id, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let AnnouncedWords { bridge, valid, flows } = AnnouncedWords::of(words)?;
@@ -120,18 +120,18 @@ async fn preload(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     json(&announced.map_err(|error| error.to_string())?)
 }
 
-/// Handles `shunt/preload-read`.
+/// Handles `shunt/preload-read`: returns the outcomes of a preload as JSON.
 async fn preload_read(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let status = methods.switch.preload_status(preload_id(first(arguments))?);
     json(&status.map_err(|error| error.to_string())?)
 }
 
-/// Handles `shunt/preload-start`.
+/// Handles `shunt/preload-start`: starts a preload, and returns its number.
 async fn preload_start(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(methods.switch.start_preload().to_string())
 }
 
-/// Handles `shunt/caches`.
+/// Handles `shunt/caches`: shows the counters of the flow caches.
 async fn caches(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     match arguments.first().map(String::as_str) {
         None => json(&methods.switch.caches()),
@@ -140,52 +140,52 @@ async fn caches(methods: &DaemonMethods, arguments: &[String]) -> Result<String,
     }
 }
 
-/// Handles `shunt/capture-read`.
+/// Handles `shunt/capture-read`: returns the new packets of a capture.
 async fn capture_read(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let captured = methods.switch.read_capture(capture_id(first(arguments))?);
     json(&captured.ok_or(NO_CAPTURE)?)
 }
 
-/// Handles `shunt/capture-start`.
+/// Handles `shunt/capture-start`: starts a capture.
 async fn capture_start(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let started = methods.switch.start_capture(first(arguments)).await;
     started.map(|id| id.to_string()).map_err(|error| with_causes(&error))
 }
 
-/// Handles `shunt/capture-stop`.
+/// Handles `shunt/capture-stop`: stops a capture.
 async fn capture_stop(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let dropped = methods.switch.stop_capture(capture_id(first(arguments))?).await;
     Ok(dropped.ok_or(NO_CAPTURE)?.to_string())
 }
 
-/// Handles `shunt/del-bond`.
+/// Handles `shunt/del-bond`: deletes a bond.
 async fn del_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.remove_bond(bridge, name).await)
 }
 
-/// Handles `shunt/del-bridge`.
+/// Handles `shunt/del-bridge`: deletes a bridge.
 async fn del_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     to_reply(methods.switch.remove_bridge(first(arguments)).await)
 }
 
-/// Handles `shunt/del-mirror`.
+/// Handles `shunt/del-mirror`: deletes a mirror.
 async fn del_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.remove_mirror(bridge, name).await)
 }
 
-/// Handles `shunt/del-port`.
+/// Handles `shunt/del-port`: deletes a port.
 async fn del_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     to_reply(methods.switch.remove_port(first(arguments)).await)
 }
 
-/// Handles `shunt/drops`.
+/// Handles `shunt/drops`: shows dropped packets by reason.
 async fn drops(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.drops())
 }
 
-/// Handles `shunt/entries`.
+/// Handles `shunt/entries`: lists cache entries.
 async fn entries(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let count = match arguments.first() {
         Some(count) => {
@@ -196,17 +196,17 @@ async fn entries(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     json(&methods.switch.entries(count).await)
 }
 
-/// Handles `shunt/evict`.
+/// Handles `shunt/evict`: shows how many cache entries were evicted, and why.
 async fn evict(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.evictions().await.map_err(|error| with_causes(&error))?)
 }
 
-/// Handles `shunt/forecast`.
+/// Handles `shunt/forecast`: shows the outcomes of forecasts.
 async fn forecast(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.forecasts())
 }
 
-/// Handles `shunt/metrics`.
+/// Handles `shunt/metrics`: shows metrics for Prometheus.
 async fn show_metrics(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let switch = &methods.switch;
     match arguments.first().map(String::as_str) {
@@ -224,12 +224,12 @@ async fn show_metrics(methods: &DaemonMethods, arguments: &[String]) -> Result<S
     }
 }
 
-/// Handles `shunt/reload`.
+/// Handles `shunt/reload`: loads the configuration file again.
 async fn reload_file(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     methods.reloader.reload().await
 }
 
-/// Handles `shunt/restore`.
+/// Handles `shunt/restore`: restores a saved state.
 async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let path = first(arguments);
     let saved = StateFile::read(Path::new(path)).map_err(|error| error.to_string())?;
@@ -240,18 +240,18 @@ async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     Ok(reload::text(&report, "nothing changed: the switch has this state already\n"))
 }
 
-/// Handles `shunt/save`.
+/// Handles `shunt/save`: returns the state of the switch.
 async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     StateFile::of(&methods.switch, methods.reloader.loaded().await).text()
 }
 
-/// Handles `shunt/set-bfd`.
+/// Handles `shunt/set-bfd`: sets the BFD session of a port.
 async fn set_bfd(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_bfd(&setting::bfd(name, words)?).await)
 }
 
-/// Handles `shunt/set-bridge`.
+/// Handles `shunt/set-bridge`: changes a bridge.
 async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let settings = setting::bridge_changes(words)?;
@@ -266,42 +266,42 @@ async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     Ok(if is_identity { bridge_remarks(methods, name) } else { String::new() })
 }
 
-/// Handles `shunt/set-policing`.
+/// Handles `shunt/set-policing`: limits the packets that a port receives.
 async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_ingress_policing(&setting::policing(name, words)?).await)
 }
 
-/// Handles `shunt/set-qos`.
+/// Handles `shunt/set-qos`: sets the QoS of a port.
 async fn set_qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_qos(&setting::qos(name, words)?).await)
 }
 
-/// Handles `shunt/set-vlans`.
+/// Handles `shunt/set-vlans`: sets the VLANs of a port.
 async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_vlans(&setting::vlans(name, words)?).await)
 }
 
-/// Handles `shunt/show`.
+/// Handles `shunt/show`: shows bridges, ports and controllers.
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.bridges())
 }
 
-/// Handles `shunt/threads`.
+/// Handles `shunt/threads`: shows the threads of the switch and their loads.
 async fn threads(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     json(&methods.switch.threads_and_queues())
 }
 
-/// Handles `shunt/trace`.
+/// Handles `shunt/trace`: traces a packet through the tables, as JSON.
 async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((bridge, flow)) = arguments.split_first() else { return Err(missing_argument()) };
     let trace = methods.switch.trace(bridge, &flow.join(" "));
     json(&trace.map_err(|error| error.to_string())?)
 }
 
-/// Handles `shunt/why`.
+/// Handles `shunt/why`: shows why a cache entry is valid, or why it was evicted.
 async fn why(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let explanation = methods.switch.explain_entry(first(arguments)).await;
     json(&explanation.map_err(|error| with_entries(&error))?)

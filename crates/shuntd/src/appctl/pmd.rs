@@ -51,7 +51,7 @@ fn by_thread(
         .collect())
 }
 
-/// Handles `dpif-netdev/pmd-stats-show`.
+/// Handles `dpif-netdev/pmd-stats-show`: shows hits and misses by thread.
 async fn stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     by_thread(methods, arguments, |_, own| {
         format!(
@@ -72,7 +72,7 @@ async fn stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
     })
 }
 
-/// Handles `dpif-netdev/pmd-stats-clear`.
+/// Handles `dpif-netdev/pmd-stats-clear`: clears the counters of the threads.
 async fn clear(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let only = selected_thread(arguments)?;
     let threads = DatapathReader::new(&methods.switch).packet_threads();
@@ -93,7 +93,7 @@ fn other_hits(own: &PacketThreadCounters) -> String {
     }
 }
 
-/// Handles `dpif-netdev/pmd-perf-show`.
+/// Handles `dpif-netdev/pmd-perf-show`: shows the counters of each packet thread.
 async fn perf(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     by_thread(methods, arguments, |_, own| {
         let passes = own.hits() + own.upcalls;
@@ -117,7 +117,7 @@ async fn perf(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     })
 }
 
-/// Handles `dpif-netdev/pmd-rxq-show`.
+/// Handles `dpif-netdev/pmd-rxq-show`: shows receive queues by packet thread.
 async fn rxqs(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let queues = DatapathReader::new(&methods.switch).rx_queues();
     let text = by_thread(methods, arguments, |number, _| {
@@ -137,7 +137,7 @@ fn queue_line(own: &RxQueueStatus) -> String {
     format!("  port: {port:<16}  queue-id: {queue:>2} (enabled)   pmd usage: {usage}\n")
 }
 
-/// Handles `dpif-netdev/pmd-rxq-rebalance`.
+/// Handles `dpif-netdev/pmd-rxq-rebalance`: moves queues to balance the loads.
 async fn rebalance(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     arguments.iter().try_for_each(|datapath| check_datapath(datapath))?;
     let moves = DatapathReader::new(&methods.switch).rebalance().await;

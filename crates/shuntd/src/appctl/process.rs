@@ -15,18 +15,18 @@ commands! {
     "version" "", 0..=0, Read, version, "Show the version";
 }
 
-/// Handles `exit`.
+/// Handles `exit`: stops the daemon.
 async fn exit(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     methods.stop.notify_one();
     Ok(String::new())
 }
 
-/// Handles `list-commands`.
+/// Handles `list-commands`: lists the commands with their arguments.
 async fn list_commands(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(table::list())
 }
 
-/// Handles `shunt/help`.
+/// Handles `shunt/help`: shows the effect of a command, or of all commands.
 async fn help(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let line = |command: &AppctlCommand| {
         format!("{} {}\n    {}\n", command.name, command.arguments, command.help)
@@ -37,7 +37,7 @@ async fn help(_: &DaemonMethods, arguments: &[String]) -> Result<String, String>
     }
 }
 
-/// Handles `version`.
+/// Handles `version`: shows the version of `shuntd`.
 async fn version(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(format!("shuntd (Shunt) {}", env!("CARGO_PKG_VERSION")))
 }

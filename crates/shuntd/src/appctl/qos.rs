@@ -12,7 +12,7 @@ commands! {
     "qos/show-types" "interface", 1..=1, Read, qos_types, "List the QoS types of a port";
 }
 
-/// Handles `qos/show`.
+/// Handles `qos/show`: shows the QoS of a port.
 async fn qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let port = find_port(methods, arguments)?;
     let Some(qos) = &port.qos else { return Ok(format!("QoS not configured on {}", port.name)) };
@@ -45,7 +45,7 @@ fn htb(options: &HtbOptions, counts: &[EgressQueueStatus]) -> String {
     text
 }
 
-/// Handles `qos/show-types`.
+/// Handles `qos/show-types`: lists the QoS types of a port.
 async fn qos_types(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let port = find_port(methods, arguments)?;
     if !port.may_have_qos() {

@@ -12,13 +12,13 @@ commands! {
     "upcall/show" "", 0..=0, Read, show, "Show the cache entries of each packet thread";
 }
 
-/// Handles `revalidator/purge`.
+/// Handles `revalidator/purge`: removes all cache entries of packet threads.
 async fn purge(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     methods.switch.empty_caches().await;
     Ok(String::new())
 }
 
-/// Handles `revalidator/wait`.
+/// Handles `revalidator/wait`: returns at once, as no stale entry is ever left.
 async fn wait(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }

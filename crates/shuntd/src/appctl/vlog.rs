@@ -85,7 +85,7 @@ impl LogLevels {
     }
 }
 
-/// Handles `vlog/list`.
+/// Handles `vlog/list`: lists the log levels by module.
 async fn list(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(format_levels(&LogLevels::of(&trace_log::filter())))
 }
@@ -111,19 +111,19 @@ fn ovs_name_of(level: &str) -> &'static str {
     }
 }
 
-/// Handles `vlog/list-pattern`.
+/// Handles `vlog/list-pattern`: shows the format of log lines.
 async fn list_pattern(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("         prefix                            format\n         ------                            ------\n\
         CONSOLE  none                              %D{%Y-%m-%dT%H:%M:%S.######Z} %p %c: %m\n"
         .to_owned())
 }
 
-/// Handles `vlog/reopen`.
+/// Handles `vlog/reopen`: does nothing, as the daemon logs to standard error.
 async fn reopen(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("Logging to file not configured".to_owned())
 }
 
-/// Handles `vlog/set`.
+/// Handles `vlog/set`: sets the log level of modules, or the log filter.
 async fn set(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let filter = change_filter(&trace_log::filter(), arguments)?;
     trace_log::set(&filter).map(|()| String::new())
