@@ -14,9 +14,9 @@ use crate::state::BfdState;
 /// The intervals of an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IntervalPair {
-    /// `bfd.DesiredMinTxInterval`.
+    /// The interval `bfd.DesiredMinTxInterval` of RFC 5880.
     pub(crate) desired_min_tx: Duration,
-    /// `bfd.RequiredMinRxInterval`.
+    /// The interval `bfd.RequiredMinRxInterval` of RFC 5880.
     pub(crate) required_min_rx: Duration,
 }
 

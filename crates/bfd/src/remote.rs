@@ -12,7 +12,7 @@ use crate::{
 /// Source: RFC 5880, 6.8.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteSession {
-    /// `bfd.RemoteSessionState`.
+    /// The variable `bfd.RemoteSessionState` of RFC 5880.
     pub(crate) state: BfdState,
     /// `bfd.RemoteDiscr`; 0 if it is not known.
     pub(crate) discriminator: u32,
@@ -24,7 +24,7 @@ pub(crate) struct RemoteSession {
     pub(crate) multiplier: Option<NonZeroU8>,
     /// Desired Min TX Interval of the last packet.
     pub(crate) min_tx: Duration,
-    /// `bfd.RemoteMinRxInterval`.
+    /// The variable `bfd.RemoteMinRxInterval` of RFC 5880.
     pub(crate) min_rx: Duration,
     /// Time at which the last packet was received.
     pub(crate) heard: Option<Duration>,

@@ -27,11 +27,11 @@ use crate::{
 pub struct BfdSession {
     /// The settings of this end.
     settings: BfdSettings,
-    /// `bfd.LocalDiscr`.
+    /// The variable `bfd.LocalDiscr` of RFC 5880.
     discriminator: NonZeroU32,
-    /// `bfd.SessionState`.
+    /// The variable `bfd.SessionState` of RFC 5880.
     state: BfdState,
-    /// `bfd.LocalDiag`.
+    /// The variable `bfd.LocalDiag` of RFC 5880.
     diagnostic: BfdDiagnostic,
     /// The state variables about the remote system.
     remote: RemoteSession,

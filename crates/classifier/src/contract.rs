@@ -11,7 +11,7 @@ use crate::Version;
 pub struct Priority(u16);
 
 impl Priority {
-    /// The highest priority.
+    /// The highest priority of a rule.
     pub const MAX: Self = Self(u16::MAX);
     /// The priority of a rule without an explicit priority (`OFP_DEFAULT_PRIORITY`).
     pub const DEFAULT: Self = Self(0x8000);

@@ -76,7 +76,7 @@ impl Taps {
         self.now = now;
     }
 
-    /// Adds a capture.
+    /// Adds a capture to the running captures.
     pub(crate) fn add(&mut self, tap: CaptureTap) {
         self.taps.push(tap);
     }

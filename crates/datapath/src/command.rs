@@ -61,11 +61,11 @@ pub enum Command {
     Ping(Reply<()>),
     /// Credit all hits until now, then reply.
     Pull(Reply<()>),
-    /// Return all entries.
+    /// Return all cache entries of the thread.
     Dump(Reply<Vec<DumpedEntry>>),
     /// Return the entry in a slot.
     Entry(u32, Reply<Option<DumpedEntry>>),
-    /// Change settings.
+    /// Change settings of the thread while it runs.
     Tune(Tuning),
     /// Remove all cache entries.
     EmptyCaches,
@@ -73,7 +73,7 @@ pub enum Command {
     OffloadCandidate(Option<Box<OffloadCandidates>>),
     /// Take forecasts, and run predictors; `None` ends forecasts and predictors.
     Forecasts(Option<Box<ThreadForecasts>>),
-    /// Start a capture.
+    /// Start a capture of packets.
     StartCapture(CaptureTap),
     /// End a capture; returns the number of copies for which its ring was full.
     StopCapture(u64, Reply<u64>),
@@ -219,9 +219,9 @@ pub struct ReleasedReceiver {
 
 /// The queues of a removed port that a packet thread had.
 pub struct RemovedQueues {
-    /// The receive queues.
+    /// The receive queues of the removed port.
     pub rx: Vec<Box<dyn RxQueue>>,
-    /// The transmit queue.
+    /// The transmit queue of the removed port.
     pub tx: Box<dyn TxQueue>,
 }
 

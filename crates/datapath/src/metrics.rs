@@ -48,7 +48,7 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Returns the value.
+    /// Returns the value of the counter.
     #[must_use]
     #[inline]
     pub fn get(&self) -> u64 {
@@ -230,7 +230,7 @@ reasons! {
 pub enum TrainingFailure {
     /// The index of a table cannot hold its rules.
     Unindexable,
-    /// The training panicked.
+    /// The trainer panicked during the training.
     Panicked,
     /// The trainer thread has ended.
     TrainerLost,
@@ -270,9 +270,9 @@ pub struct ThreadCounters {
     pub held: Counter,
     /// Packets dropped, by [`DropReason`].
     pub dropped: DropCounters,
-    /// The exact-match cache.
+    /// Counters of the exact-match cache.
     pub exact: CacheCounters,
-    /// The wildcard cache.
+    /// Counters of the wildcard cache: megaflows or LTM entries.
     pub megaflow: CacheCounters,
     /// The signature cache, the first lookup of the megaflow cache.
     pub signature: CacheCounters,
@@ -301,7 +301,7 @@ pub struct ThreadCounters {
     /// The time begins with the poll loop iteration that received the packet. Packets that hit an
     /// entry of another packet's translation while they waited are not counted.
     pub set_up: HistogramCounters,
-    /// Live entries.
+    /// Live entries in the caches of the thread.
     pub entries: Counter,
     /// Entries not installed because no slot was free.
     pub refused_full: Counter,
@@ -339,11 +339,11 @@ pub struct ThreadCounters {
 /// Hits, misses, insertions and removals of one flow cache.
 #[derive(Debug, Default)]
 pub struct CacheCounters {
-    /// Packets that hit.
+    /// Packets that hit this cache.
     pub hits: Counter,
-    /// Packets that missed.
+    /// Packets that missed this cache.
     pub misses: Counter,
-    /// Entries inserted.
+    /// Entries that were inserted into this cache.
     pub inserts: Counter,
 }
 
@@ -376,7 +376,7 @@ pub struct ChainCounters {
     pub without_room: Counter,
     /// Sub-traversals not installed: no slot was free or the ring was full.
     pub refused: Counter,
-    /// Tags in use.
+    /// Tags that are in use.
     pub tags: Counter,
     /// The stages; counters of stages that do not exist stay zero.
     pub stages: [StageCounters; CHAIN_MAX],
@@ -395,9 +395,9 @@ pub struct StageCounters {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct PortTraffic {
-    /// Packets received.
+    /// Packets that the thread received on the port.
     pub rx_packets: Counter,
-    /// Bytes received.
+    /// Bytes that the thread received on the port.
     pub rx_bytes: Counter,
     /// Lost before they were looked up, by [`RxLoss`]; the device counts more.
     pub rx_lost: [Counter; RxLoss::COUNT],
@@ -405,9 +405,9 @@ pub struct PortTraffic {
     pub rx_broken: Counter,
     /// Packets received here and then dropped in the switch, by [`DropReason`].
     pub forward_dropped: PortDropCounters,
-    /// Packets sent.
+    /// Packets that the thread sent on the port.
     pub tx_packets: Counter,
-    /// Bytes sent.
+    /// Bytes that the thread sent on the port.
     pub tx_bytes: Counter,
     /// Packets dropped at transmission, by [`DropReason`].
     pub tx_dropped: PortDropCounters,
@@ -470,7 +470,7 @@ impl ThreadCounters {
         self.drop_many(reason, 1);
     }
 
-    /// Counts dropped packets.
+    /// Counts several packets that were dropped for one reason.
     #[inline]
     pub fn drop_many(&self, reason: DropReason, count: u64) {
         self.dropped[reason as usize].add(count);

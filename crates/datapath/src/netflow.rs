@@ -50,15 +50,15 @@ const IPV4: u16 = 0x0800;
 pub struct NetflowKey {
     /// OpenFlow port that received the packets.
     pub in_port: u32,
-    /// IPv4 source address.
+    /// IPv4 source address of the packets.
     pub source: u32,
-    /// IPv4 destination address.
+    /// IPv4 destination address of the packets.
     pub destination: u32,
     /// Source port, or type of an ICMP message.
     pub source_port: u16,
     /// Destination port, or code of an ICMP message.
     pub destination_port: u16,
-    /// IP protocol.
+    /// IP protocol of the packets.
     pub protocol: u8,
     /// IP type of service, without the bits of ECN.
     pub tos: u8,
@@ -67,7 +67,7 @@ pub struct NetflowKey {
 /// The counts of a flow since its beginning or its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowCounts {
-    /// Number of packets.
+    /// Number of packets of the flow.
     pub packets: u64,
     /// Number of bytes of the frames.
     pub bytes: u64,

@@ -15,9 +15,9 @@ macro_rules! reasons {
         }
 
         impl $reason {
-            /// All reasons.
+            /// All reasons of this kind.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
-            /// Number of reasons.
+            /// Number of reasons of this kind.
             pub const COUNT: usize = Self::ALL.len();
 
             /// Returns the name of the reason in metrics and dumps.

@@ -25,9 +25,9 @@ const SAMPLES_MAX: usize = 2048;
 /// The protocol that reports the samples; a bridge has a sampler for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleUse {
-    /// sFlow.
+    /// The sampler reports by sFlow.
     Sflow,
-    /// IPFIX.
+    /// The sampler reports by IPFIX.
     Ipfix,
 }
 
@@ -110,7 +110,7 @@ pub enum SampledEgress {
     Dropped,
     /// Only controllers get the packet.
     Controller,
-    /// One port.
+    /// The packet is sent to one port.
     Port(DatapathPort),
     /// Several ports; the value is their number.
     Ports(u32),
@@ -119,7 +119,7 @@ pub enum SampledEgress {
 /// The output ports of a sampled packet, and its VLAN tag at the first port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SampledOutcome {
-    /// The output ports.
+    /// The ports to which the packet is sent.
     pub(crate) egress: SampledEgress,
     /// TCI of the outermost VLAN tag as sent to the first port.
     pub(crate) vlan_out: Option<u16>,

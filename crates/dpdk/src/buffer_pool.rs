@@ -57,7 +57,7 @@ const MISSING_ONE_IN: u32 = 8;
 pub(crate) struct PoolLease {
     /// The size and the NUMA node of the pool.
     shape: PoolShape,
-    /// The pool.
+    /// The pool that the device uses.
     pool: MbufPool,
 }
 
@@ -122,7 +122,7 @@ impl PoolLease {
         Ok(Self { shape, pool })
     }
 
-    /// Returns the pool.
+    /// Returns the leased pool.
     pub(crate) const fn pool(&self) -> MbufPool {
         self.pool
     }

@@ -50,7 +50,7 @@ pub struct DpdkDevice {
 enum DeviceState {
     Attached(RawPort),
     Started {
-        /// The open port.
+        /// The started DPDK port.
         port: Arc<RawPort>,
         /// The buffer pool, which becomes idle when the device is closed.
         _buffers: PoolLease,

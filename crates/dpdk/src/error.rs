@@ -117,11 +117,11 @@ pub enum DpdkError {
     MtuRange {
         /// Name of the device.
         device: String,
-        /// The requested MTU.
+        /// The MTU that was requested.
         mtu: u16,
-        /// The smallest MTU.
+        /// The smallest MTU of the device.
         min: u16,
-        /// The largest MTU.
+        /// The largest MTU of the device.
         max: u16,
     },
     /// The driver does not set this MTU.
@@ -131,7 +131,7 @@ pub enum DpdkError {
     Mtu {
         /// Name of the device.
         device: String,
-        /// The requested MTU.
+        /// The MTU that was requested.
         mtu: u16,
         /// The error of DPDK.
         reason: String,

@@ -38,9 +38,9 @@ pub enum HugePages {
 }
 
 impl EalOptions {
-    /// Smallest `memory_mib`.
+    /// Smallest value of `memory_mib`, in MiB.
     pub const MEMORY_MIN: u32 = 64;
-    /// Largest `memory_mib`.
+    /// Largest value of `memory_mib`, in MiB.
     pub const MEMORY_MAX: u32 = 1 << 20;
 }
 

@@ -172,9 +172,9 @@ pub struct FrameSegments {
 /// A transport protocol with offloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP.
+    /// The frame has a TCP header.
     Tcp,
-    /// UDP.
+    /// The frame has a UDP header.
     Udp,
 }
 

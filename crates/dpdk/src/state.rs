@@ -10,7 +10,7 @@ pub enum DpdkState {
         /// Name and version of the linked DPDK, such as `DPDK 22.11.11`.
         version: &'static str,
     },
-    /// DPDK has started.
+    /// DPDK has started in this process.
     Started {
         /// Name and version of the linked DPDK.
         version: &'static str,

@@ -176,7 +176,7 @@ pub mod word {
     pub const RECIRC: u8 = 60;
     /// Output port of the action set, conjunction id.
     pub const ACTSET_OUTPUT: u8 = 61;
-    /// Physical ingress port.
+    /// Word with the physical ingress port.
     pub const IN_PHY_PORT: u8 = 62;
     /// The bridge that the packet is in.
     /// Caches serve all bridges, and no field names the bridge.

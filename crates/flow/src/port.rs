@@ -13,7 +13,7 @@ impl PortNo {
     /// Open vSwitch has the same maximum: `ovs-ofctl` cannot read a larger number. The standard
     /// allows numbers up to 0xffffff00 (`OFPP_MAX`).
     pub const MAX: Self = Self(0xfeff);
-    /// Lowest reserved number.
+    /// Lowest of the reserved port numbers.
     pub const RESERVED_MIN: Self = Self(0xffff_ff00);
     /// Send back through the ingress port (`OFPP_IN_PORT`).
     pub const IN_PORT: Self = Self(0xffff_fff8);

@@ -173,9 +173,9 @@ mod ct {
     /// `new`, `est`, `rel`, `rpl`, `snat`, `dnat`.
     /// Only valid tracked packets have these bits.
     pub(super) const IMPLIES_VALID: u128 = 0xcf;
-    /// `inv`.
+    /// The bit `inv`: the packet is not a valid part of a connection.
     pub(super) const INVALID: u128 = 0x10;
-    /// `trk`.
+    /// The bit `trk`: connection tracking has seen the packet.
     pub(super) const TRACKED: u128 = 0x20;
 }
 

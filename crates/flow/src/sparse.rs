@@ -15,7 +15,7 @@ use crate::{
 pub struct WordMap(u128);
 
 impl WordMap {
-    /// The empty set.
+    /// The set without words.
     pub const EMPTY: Self = Self(0);
 
     /// Returns the set of the words that are not zero.

@@ -36,7 +36,7 @@ pub struct NewFlow {
 pub struct SiblingSet {
     /// The field that has one of the values.
     pub field: FieldId,
-    /// The alternative values.
+    /// The values that replace each other.
     pub values: Vec<u128>,
 }
 
@@ -45,7 +45,7 @@ pub struct SiblingSet {
 /// The sets are built once for all threads, because they can have many values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiblingSets {
-    /// The sets.
+    /// The sets of alternative values.
     sets: Vec<SiblingSet>,
     /// The index of the set that has a value of a field.
     set_of: BTreeMap<(FieldId, u128), usize>,

@@ -26,7 +26,7 @@ pub struct Foresight {
 /// A predictor with the governor that may pause it.
 #[derive(Debug)]
 struct GovernedPredictor {
-    /// The predictor.
+    /// The predictor that the governor may pause.
     predictor: Box<dyn Predictor>,
     /// The governor of the predictor.
     governor: Governor,
@@ -84,7 +84,7 @@ impl Foresight {
         Self { predictors: Vec::new(), config, first: 0, order: Vec::new() }
     }
 
-    /// Adds a predictor.
+    /// Adds a predictor to those that run.
     pub fn add(&mut self, predictor: Box<dyn Predictor>) {
         let governor = Governor::new(self.config);
         let spent = Duration::ZERO;

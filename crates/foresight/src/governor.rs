@@ -134,7 +134,7 @@ struct InstallHistory(Vec<InstalledForecasts>);
 /// The number of forecasts that were installed until a time.
 #[derive(Clone, Copy, Debug)]
 struct InstalledForecasts {
-    /// The time.
+    /// The time up to which forecasts are counted.
     time: Duration,
     /// Number of forecasts that were installed.
     count: u64,

@@ -333,7 +333,7 @@ impl Directory {
         Self { entries: HashTable::new(), capacity, counts, was_full: false }
     }
 
-    /// Removes all entries.
+    /// Removes all entries of the directory.
     fn clear(&mut self) {
         self.entries.clear();
         self.counts = [0; STAGES_MAX as usize];
@@ -471,7 +471,7 @@ mod tests {
         }
     }
 
-    /// Both granularities.
+    /// Both granularities of entries that the cache can choose.
     const GRANULARITIES: [Granularity; 2] = [Granularity::SubTraversals, Granularity::Megaflows];
 
     #[test]

@@ -51,7 +51,7 @@ mod sampler;
 pub struct Config {
     /// The number and the size of the stages.
     pub capacity: Capacity,
-    /// The partition policy.
+    /// The policy that partitions traversals.
     pub policy: PolicyName,
     /// The fallback to megaflows where sub-traversals hit less often.
     pub fallback: Fallback,
@@ -66,7 +66,7 @@ pub struct Config {
 /// The fallback to megaflows where sub-traversals hit less often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// No fallback.
+    /// The cache never falls back to megaflows.
     Off,
     /// Set duelling on one sampled packet in this number of packets: see [`Adaptive`].
     OneIn(u32),
@@ -138,7 +138,7 @@ pub struct Miss<'a> {
     pub start: Option<&'a Arc<Continuation>>,
     /// The version that the thread has adopted.
     pub version: Version,
-    /// The current time.
+    /// The time of the miss.
     pub now: Time,
 }
 

@@ -84,7 +84,7 @@ pub struct LtmIndex(pub u64);
 /// An operation on a device.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// Insert an entry.
+    /// Insert an entry into a stage.
     Insert {
         /// The number of the new entry.
         entry: LtmIndex,
@@ -97,7 +97,7 @@ pub enum Operation {
     Modify {
         /// The entry to change.
         entry: LtmIndex,
-        /// The new rule.
+        /// The rule that replaces the former one.
         rule: Arc<LtmRule>,
     },
     /// Remove an entry. The device reports the final counters of the entry.
@@ -131,7 +131,7 @@ pub enum OffloadEvent {
     },
     /// An entry had no hit during the configured idle timeout.
     Idle {
-        /// The idle entry.
+        /// The entry without hits.
         entry: LtmIndex,
     },
     /// The device is lost: its contents are unknown.
@@ -186,7 +186,7 @@ pub struct OffloadCapabilities {
 pub enum Effects {
     /// Rewrites, and one output or none at the end: see [`LtmRule::plain`].
     Plain,
-    /// All actions.
+    /// The device executes all actions.
     All,
 }
 

@@ -76,11 +76,11 @@ pub struct KairoTraversal {
     pub consulted: *const HeaderWords,
     /// The lookups, in order.
     pub visits: *const KairoVisit,
-    /// Number of lookups.
+    /// Number of table lookups of the traversal.
     pub visits_count: usize,
     /// Other objects that were consulted, by numbers of the caller.
     pub reads: *const u64,
-    /// Number of objects.
+    /// Number of objects that the traversal consulted.
     pub reads_count: usize,
 }
 

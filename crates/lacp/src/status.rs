@@ -49,7 +49,7 @@ pub struct LacpCounters {
     pub rx_pdus: u64,
     /// Received LACPDUs and marker PDUs that are malformed.
     pub rx_bad_pdus: u64,
-    /// Received marker requests.
+    /// Marker requests that the member received.
     pub rx_marker_requests: u64,
     /// Marker responses that were sent.
     pub tx_marker_responses: u64,

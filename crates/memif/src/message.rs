@@ -339,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// Generates messages.
+    /// Generates memif messages.
     fn messages() -> impl Strategy<Value = MemifMessage> {
         let numbers = any::<(u16, u16, u16, u16, u16, u8)>();
         let hello =

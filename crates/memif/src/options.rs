@@ -47,7 +47,7 @@ impl MemifRole {
 pub struct MemifSecret(String);
 
 impl MemifSecret {
-    /// Creates a secret.
+    /// Creates a secret from its text.
     #[must_use]
     pub const fn new(secret: String) -> Self {
         Self(secret)

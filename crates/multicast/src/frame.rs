@@ -6,7 +6,7 @@ use crate::{error::MembershipError, octets::MessageOctets};
 
 /// The payload of an IP packet.
 pub(crate) enum IpPayload<'a> {
-    /// An IGMP message.
+    /// The packet has an IGMP message.
     Igmp {
         /// Source address of the packet.
         source: Ipv4Addr,

@@ -43,7 +43,7 @@ struct QueueState {
 pub(crate) enum NicCommand {
     /// Send a packet-out of the controller.
     Send(OutgoingPacket),
-    /// Add a port.
+    /// Add a port to the NIC.
     Add(u16, Box<OpenPort>),
     /// Remove a port, and return it to the sender of the command.
     Remove(u16, SyncSender<Box<OpenPort>>),

@@ -31,7 +31,7 @@ pub enum NicDropReason {
 }
 
 impl NicDropReason {
-    /// All drop reasons.
+    /// All reasons why the NIC drops packets.
     pub const ALL: [Self; 7] = [
         Self::Rule,
         Self::NoPort,
@@ -136,7 +136,7 @@ impl NicCounters {
         self.ports_broken.load(Ordering::Relaxed)
     }
 
-    /// Counts received packets.
+    /// Counts packets that the NIC received.
     pub(crate) fn count_received(&self, count: usize) {
         self.received.fetch_add(count as u64, Ordering::Relaxed);
     }

@@ -84,7 +84,7 @@ pub struct Nic {
 struct RulesGuard(Arc<Mutex<NicChain>>);
 
 impl RulesGuard {
-    /// Removes all rules.
+    /// Removes all rules of the NIC.
     fn clear(&self) {
         self.0.lock().clear();
     }

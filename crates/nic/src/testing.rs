@@ -17,7 +17,7 @@ use crate::{
 pub enum NicOutcome {
     /// The NIC sends the frame.
     Sent {
-        /// The output port.
+        /// The number of the output port.
         port: u16,
         /// The frame that is sent.
         frame: Vec<u8>,
@@ -26,7 +26,7 @@ pub enum NicOutcome {
     Dropped,
     /// The NIC sends the frame to the controller.
     HandedOver {
-        /// The ingress port.
+        /// The number of the ingress port.
         ingress_port: u16,
         /// The reason: 0 for a miss, 1 for an unknown header, 2 for an entry that punts.
         reason: u8,

@@ -31,17 +31,17 @@ pub struct NuevoMatchRule {
     pub source_bits: u8,
     /// Length of the prefix of the destination.
     pub destination_bits: u8,
-    /// First protocol.
+    /// First protocol that the rule matches.
     pub protocol_low: u8,
-    /// Last protocol.
+    /// Last protocol that the rule matches.
     pub protocol_high: u8,
-    /// First source port.
+    /// First source port that the rule matches.
     pub source_port_low: u16,
-    /// Last source port.
+    /// Last source port that the rule matches.
     pub source_port_high: u16,
-    /// First destination port.
+    /// First destination port that the rule matches.
     pub destination_port_low: u16,
-    /// Last destination port.
+    /// Last destination port that the rule matches.
     pub destination_port_high: u16,
     /// Priority of the rule; the smallest wins.
     pub priority: u32,
@@ -53,15 +53,15 @@ pub struct NuevoMatchRule {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NuevoMatchKey {
-    /// Source address.
+    /// Source address of the packet.
     pub source: u32,
-    /// Destination address.
+    /// Destination address of the packet.
     pub destination: u32,
-    /// Source port.
+    /// Source port of the packet.
     pub source_port: u16,
-    /// Destination port.
+    /// Destination port of the packet.
     pub destination_port: u16,
-    /// Protocol.
+    /// IP protocol of the packet.
     pub protocol: u8,
 }
 
@@ -79,9 +79,9 @@ pub struct NuevoMatchResult {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NuevoMatchSizes {
-    /// Number of rules.
+    /// Number of rules in the classifier.
     pub rules: usize,
-    /// Number of iSets.
+    /// Number of iSets in the classifier.
     pub sets: usize,
     /// Number of rules that no iSet holds.
     pub remainder_rules: usize,

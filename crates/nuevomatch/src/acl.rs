@@ -52,7 +52,7 @@ pub struct AclRule {
 }
 
 impl AclRule {
-    /// Checks each field.
+    /// Checks each field of the rule.
     fn check(&self) -> Result<(), AclRuleError> {
         if !(1..=ACL_PRIORITY_MAX).contains(&self.priority) {
             return Err(AclRuleError::Priority { priority: self.priority, max: ACL_PRIORITY_MAX });
@@ -372,7 +372,7 @@ mod tests {
 
     use super::*;
 
-    /// Generates a rule.
+    /// Generates a rule of an access list.
     fn rule() -> impl Strategy<Value = AclRule> {
         let numbers = (0_u32..8, 1_u32..5, 1_u32..100);
         let address = || (0_u32..4, 30_u8..33);

@@ -52,7 +52,7 @@ pub enum Error {
     /// A priority is too large.
     #[error("priority {priority} is too large: priorities run from 0 to {max}, and 0 wins")]
     Priority {
-        /// The refused priority.
+        /// The priority that was refused.
         priority: u32,
         /// The largest priority of a rule.
         max: u32,
@@ -123,7 +123,7 @@ pub enum Error {
          number"
     )]
     BucketRules {
-        /// The refused capacity.
+        /// The capacity of a bucket that was refused.
         bucket_rules: usize,
         /// The largest capacity of a bucket.
         max: usize,
@@ -164,7 +164,7 @@ pub enum AclRuleError {
     /// The priority is illegal.
     #[error("priority {priority} is illegal: priorities run from 1 to {max}, and {max} wins")]
     Priority {
-        /// The refused priority.
+        /// The priority that was refused.
         priority: u32,
         /// The largest priority of a rule.
         max: u32,
@@ -177,7 +177,7 @@ pub enum AclRuleError {
     Prefix {
         /// The field with the prefix.
         field: &'static str,
-        /// The refused length.
+        /// The length of the prefix that was refused.
         length: u8,
     },
     /// A range of ports has no port.

@@ -8,9 +8,9 @@ pub const PRIORITY_MAX: u32 = u32::MAX - 1;
 /// The values of one field that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldMatch {
-    /// Every value.
+    /// The rule matches every value.
     Any,
-    /// One value.
+    /// The rule matches one value.
     Exact(u128),
     /// The values with the same leading bits.
     Prefix {
@@ -21,9 +21,9 @@ pub enum FieldMatch {
     },
     /// The values from `low` to `high`, both included.
     Range {
-        /// First value.
+        /// First value that the rule matches.
         low: u128,
-        /// Last value.
+        /// Last value that the rule matches.
         high: u128,
     },
     /// The values that agree with `value` in the bits of `mask`.

@@ -22,7 +22,7 @@ pub enum ErrorNumber {
         /// The error code within its type.
         code: u16,
     },
-    /// `ofp_error_experimenter_msg`.
+    /// The format `ofp_error_experimenter_msg`.
     Experimenter {
         /// The experimenter that defines the error.
         experimenter: u32,
@@ -33,7 +33,7 @@ pub enum ErrorNumber {
     Vendor {
         /// The vendor that defines the error.
         vendor: u32,
-        /// The error type.
+        /// The number of the error type.
         kind: u16,
         /// The error code within its type.
         code: u16,
@@ -330,7 +330,7 @@ pub enum RequestRefusal {
     Action {
         /// The error code that the peer receives.
         code: ErrorCode,
-        /// The refused action.
+        /// The action that was refused.
         action: Box<Action>,
     },
     /// A change that the tables refuse.
@@ -364,7 +364,7 @@ pub enum EncodeError {
     /// The version has no such message.
     #[error("the message does not exist in OpenFlow {}: use another version", version_names(1 << .version))]
     Absent {
-        /// The wire version.
+        /// The OpenFlow version on the wire.
         version: u8,
     },
 }

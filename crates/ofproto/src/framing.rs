@@ -18,7 +18,7 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Appends received bytes.
+    /// Appends bytes that the peer sent.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }

@@ -43,7 +43,7 @@ pub enum ErrorTag {
     DuplicateName,
     /// An insert with the UUID of another row.
     DuplicateUuid,
-    /// The operation `abort`.
+    /// The operation `abort` ended the transaction.
     Aborted,
     /// A `wait` with a condition that was not met in time.
     TimedOut,
@@ -172,7 +172,7 @@ pub enum LogError {
     Io {
         /// Path of the file.
         path: PathBuf,
-        /// The attempted operation.
+        /// The operation on the file that failed.
         action: &'static str,
         /// The error of the operating system.
         source: io::Error,

@@ -61,7 +61,7 @@ impl JsonFramer {
         Self { bytes: Vec::new(), scanned: 0, nesting, bytes_max }
     }
 
-    /// Adds received bytes.
+    /// Adds bytes that the peer sent.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

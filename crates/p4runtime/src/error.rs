@@ -121,7 +121,7 @@ pub enum EntityError {
     /// A read-only field is set.
     #[error("{0} is read-only: leave it out")]
     ReadOnly(&'static str),
-    /// A negative timeout.
+    /// The timeout of the entry is negative.
     #[error("the timeout is {0} ns: it must not be negative")]
     Timeout(i64),
     /// The metadata is too long.
@@ -156,7 +156,7 @@ pub enum EntityError {
     /// The device has lost an entry that the server has stored.
     #[error("the device no longer has the entry: insert it again")]
     Lost,
-    /// A negative counter.
+    /// The counter of the entry is negative.
     #[error("a counter must not be negative: send 0 or more")]
     Count,
     /// The device failed to roll an update back.

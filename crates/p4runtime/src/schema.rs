@@ -33,9 +33,9 @@ pub enum SchemaError {
     /// The id of an object is missing or has the prefix of another kind.
     #[error("{id:#010x} is not the id of {kind}")]
     Id {
-        /// The refused id.
+        /// The id that was refused.
         id: u32,
-        /// The expected kind.
+        /// The kind of object that was expected.
         kind: &'static str,
     },
     /// Two objects have the same id.
@@ -58,7 +58,7 @@ pub enum SchemaError {
     /// An object refers to an object that does not exist.
     #[error("object {from:#010x} refers to object {to:#010x}, which does not exist")]
     Dangling {
-        /// The referring object.
+        /// The id of the object that refers to another one.
         from: u32,
         /// The object that does not exist.
         to: u32,
@@ -116,7 +116,7 @@ pub enum SchemaDifference {
 /// The tables, actions and packet metadata of a pipeline.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
-    /// Tables by id.
+    /// The tables of the program by id.
     pub tables: BTreeMap<u32, TableSchema>,
     /// Parameter widths of each action by id.
     pub actions: BTreeMap<u32, BTreeMap<u32, usize>>,
@@ -152,7 +152,7 @@ pub struct TableSchema {
 /// Width and match kind of a key field of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSchema {
-    /// Width in bits.
+    /// Width of the field in bits.
     pub width: usize,
     /// Match kind of the field.
     pub kind: FieldKind,
@@ -161,9 +161,9 @@ pub struct FieldSchema {
 /// The match kind of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// Matches all bits.
+    /// The field is matched in all bits.
     Exact,
-    /// Matches a prefix.
+    /// The field is matched by a prefix.
     Lpm,
     /// Matches the bits of a mask.
     Ternary,
@@ -178,7 +178,7 @@ pub enum FieldKind {
 pub enum ActionScope {
     /// In entries and as the default action.
     Anywhere,
-    /// In entries only.
+    /// The action is allowed in entries only.
     Entries,
     /// As the default action only.
     Default,

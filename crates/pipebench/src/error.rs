@@ -241,9 +241,9 @@ pub enum NameProblem {
     Unknown {
         /// The kind of word: source, locality or key.
         what: &'static str,
-        /// The unknown word.
+        /// The word that is not known.
         word: String,
-        /// All valid words.
+        /// All words that are valid.
         known: Vec<&'static str>,
     },
     /// The value of a key is invalid.
@@ -251,7 +251,7 @@ pub enum NameProblem {
     Value {
         /// The key, as in the name of a workload.
         key: &'static str,
-        /// The invalid value.
+        /// The value that was refused.
         value: String,
         /// A description of the valid values.
         expected: &'static str,
@@ -259,7 +259,7 @@ pub enum NameProblem {
     /// A key occurs twice.
     #[error("{key} is given twice: give it once")]
     Repeated {
-        /// The repeated key.
+        /// The key that occurs twice.
         key: &'static str,
     },
     /// A key does not apply to the source.
@@ -284,7 +284,7 @@ pub enum WorkloadError {
     Rule {
         /// The text of the refused rule.
         rule: String,
-        /// The parser's error.
+        /// The error of the parser.
         problem: String,
     },
     /// A filter file has a syntax error.
@@ -366,7 +366,7 @@ pub enum WorkloadError {
         lasts_ms: u64,
         /// Time of the first update.
         period_ms: u32,
-        /// The suggested alternative.
+        /// The change of the name that is suggested.
         instead: String,
     },
     /// A pipeline file is invalid.

@@ -18,7 +18,7 @@ use crate::{name::SOURCES, nearest::Suggestion};
 pub struct Input {
     /// Path of the file.
     pub path: String,
-    /// The whole text.
+    /// The whole text of the file.
     pub text: String,
 }
 
@@ -29,7 +29,7 @@ pub enum InputKind {
     Pipeline,
     /// Filters in the format of ClassBench.
     Filters,
-    /// Parameters of ClassBench.
+    /// The text has parameters of ClassBench.
     Parameters,
     /// Rules of a switch, as `ovs-ofctl dump-flows` prints them.
     Rules,

@@ -15,11 +15,11 @@ impl std::fmt::Display for Suggestion<'_> {
 pub struct UnknownName {
     /// The kind of name.
     pub what: &'static str,
-    /// The unknown name.
+    /// The name that is not known.
     pub name: String,
     /// The nearest known name.
     pub nearest: Option<String>,
-    /// All known names.
+    /// All names that are known.
     pub known: String,
 }
 

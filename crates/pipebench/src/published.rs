@@ -15,7 +15,7 @@ pub struct Figure {
     pub locality: &'static str,
     /// The measured configuration, such as `Megaflow 1x32K`.
     pub configuration: &'static str,
-    /// The published value.
+    /// The value as it was published.
     pub value: f64,
     /// The unit of the value.
     pub unit: &'static str,

@@ -104,7 +104,7 @@ impl RandomStream {
         items.get(self.index(items.len()))
     }
 
-    /// Shuffles the items.
+    /// Shuffles the items of a list.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last.saturating_add(1)));

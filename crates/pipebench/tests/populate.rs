@@ -165,7 +165,7 @@ fn the_real_pipeline_uses_registers_and_rewrites_headers() {
 }
 
 /// Returns the share of flows of each class with the intended traversal.
-/// Also returns the share of forwarded flows.
+/// The function also returns the share of forwarded flows.
 fn class_shares(name: &str) -> (Vec<f64>, f64) {
     let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
     let rules = workload.base_rules().map(|rule| rule.text.as_str());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A number of packets, and the number of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
-    /// Number of packets.
+    /// Number of packets, each counted once.
     pub packets: u64,
     /// Number of bytes, without the frame check sequence.
     pub bytes: u64,

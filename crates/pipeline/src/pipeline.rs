@@ -203,7 +203,7 @@ impl Pipeline {
 
     /// Checks that actions of a packet-out name existing groups and meters.
     ///
-    /// Also checks that the switch supports the actions.
+    /// The function also checks that the switch supports the actions.
     ///
     /// # Errors
     ///

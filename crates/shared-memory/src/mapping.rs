@@ -31,7 +31,7 @@ use nix::{
 /// A mapped part of a file, which dropping the value unmaps.
 #[derive(Debug)]
 pub struct SharedMapping {
-    /// First mapped byte.
+    /// Address of the first mapped byte.
     address: NonNull<u8>,
     /// Number of mapped bytes: a multiple of the page size.
     mapped: usize,

@@ -19,7 +19,7 @@ pub enum SwitchError {
         "{name:?} is not a valid name: use 1 to {bytes_max} letters, digits, `-`, `_` or `.`, not beginning with `.`"
     )]
     BadName {
-        /// The refused name.
+        /// The name that was refused.
         name: String,
         /// Maximum length of such a name, in bytes.
         bytes_max: usize,
@@ -63,7 +63,7 @@ pub enum SwitchError {
     /// Another port of the bridge has the requested number.
     #[error("number {number} belongs to port {port}: omit `number` to get the lowest free number")]
     NumberTaken {
-        /// Requested port number.
+        /// The port number that was requested.
         number: u32,
         /// Name of the port that has the number.
         port: String,

@@ -526,7 +526,7 @@ mod tests {
     /// The work is proportional to the requests when most of them are refused.
     #[test]
     fn refused_requests_cost_linear_work() {
-        /// Number of rules.
+        /// Number of rules that the test restores.
         const RULES: usize = 2000;
         /// Number of rules that the tables accept.
         const LIMIT: usize = 10;
@@ -554,7 +554,7 @@ mod tests {
     /// The work is proportional even with refused requests between accepted requests.
     #[test]
     fn scattered_refusals_cost_linear_work() {
-        /// Number of rules.
+        /// Number of rules that the test restores.
         const RULES: usize = 2000;
         let rules = (0..RULES).map(|priority| format!("priority={priority},actions=drop"));
         let tables = SavedTables { rules: rules.collect(), ..SavedTables::default() };

@@ -312,7 +312,7 @@ impl VhostDevice {
         self.vrings.iter().find_map(failure)
     }
 
-    /// Stops all queues.
+    /// Stops all queues of the device.
     pub(crate) fn stop(&mut self) {
         for (queue, vring) in &mut self.vrings {
             vring.is_started = false;

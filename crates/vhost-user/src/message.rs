@@ -77,7 +77,7 @@ pub(crate) const REGIONS_PER_MESSAGE: usize = 8;
 pub(crate) struct RegionMessage {
     /// Start address of the region in the guest.
     pub(crate) guest_address: u64,
-    /// Length, in bytes.
+    /// Length of the region, in bytes.
     pub(crate) length: u64,
     /// Address in the front-end.
     pub(crate) user_address: u64,

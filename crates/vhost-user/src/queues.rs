@@ -288,7 +288,7 @@ impl RunningQueue {
         }
     }
 
-    /// Notifies the guest.
+    /// Notifies the guest of used buffers.
     pub(crate) fn notify(&self) {
         if let Some(call) = &self.call {
             notify(call);

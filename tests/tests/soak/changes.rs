@@ -48,7 +48,7 @@ impl<'a> Changes<'a> {
         Self { switch, runtime, is_over, versions }
     }
 
-    /// Builds a network.
+    /// Builds a network of bridges and ports.
     pub(crate) fn build(&self, runner: &mut TestRunner) {
         draw(runner, generate::network()).into_iter().for_each(|op| self.apply(op));
     }

@@ -48,7 +48,7 @@ impl Progress {
         );
     }
 
-    /// Ends the line.
+    /// Ends the line of the progress.
     pub(crate) fn end(&self) {
         if self.is_shown {
             eprintln!();

@@ -20,7 +20,7 @@ pub(crate) struct Hosts {
     pool: Pool,
     /// Packets that the queues of the switch accepted.
     pub(crate) sent: u64,
-    /// Packets received.
+    /// Packets that the hosts received.
     pub(crate) received: u64,
 }
 

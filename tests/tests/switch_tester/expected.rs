@@ -14,7 +14,7 @@ use crate::verdicts::Verdict;
 /// Expected results of the tests of one kind.
 #[derive(Deserialize)]
 pub(crate) struct Expected {
-    /// Number of tests.
+    /// Number of tests of the kind.
     tests: usize,
     /// Tests that may fail, by reason.
     need_not_pass: BTreeMap<String, BTreeSet<String>>,

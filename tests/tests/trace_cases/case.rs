@@ -25,7 +25,7 @@ pub(crate) struct Recording {
 /// Rules, and packets that match them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Case {
-    /// Kind and number.
+    /// Kind and number of the case.
     pub(crate) id: String,
     /// OpenFlow version of the client as `ovs-ofctl -O` names it, if not OpenFlow 1.3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub(crate) struct Case {
     /// Correct alternatives. Each alternative has the output for each packet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) alternatives: Vec<Vec<Frames>>,
-    /// Packets, in order.
+    /// Packets of the case, in order.
     pub(crate) packets: Vec<RecordedPacket>,
 }
 
@@ -113,9 +113,9 @@ pub(crate) struct Expect {
 /// Table lookups of a packet.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct RecordedTrace {
-    /// Lookups, in order.
+    /// Lookups of the packet, in order.
     pub(crate) path: Vec<String>,
-    /// The recorded megaflow.
+    /// The megaflow that Open vSwitch recorded.
     pub(crate) megaflow: String,
 }
 
@@ -134,7 +134,7 @@ impl Recording {
         self.cases.into_iter().filter(Case::has_text)
     }
 
-    /// Reads the recording.
+    /// Reads the recording from its file.
     pub(crate) fn read() -> Self {
         Self::of("tests/data/trace-cases.json")
     }

@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Returns all rules.
+    /// Returns all rules of the switch.
     pub(crate) fn dump(&self) -> Vec<DumpedRule> {
         let dump = self.run("dump-flows", &["--no-names"]);
         let rules = dump.lines().filter(|line| line.contains("actions="));

@@ -32,7 +32,7 @@ pub(crate) struct Theme {
     learns: bool,
     /// Ports with VLAN settings, or without a link.
     odd_ports: bool,
-    /// Malformed frames.
+    /// Some frames are malformed.
     broken: bool,
     /// Frames that outputs truncate. Then no tag or label is pushed.
     cuts: bool,

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// A replacement of text; both texts may be empty.
 #[derive(Default)]
 pub(super) struct Edit {
-    /// The replaced bytes.
+    /// The bytes that are replaced.
     pub(super) bytes: Range<usize>,
     pub(super) text: String,
     /// Mutants with a region that begins or ends with this edit.

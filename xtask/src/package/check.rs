@@ -25,7 +25,7 @@ const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o
 /// The paths of the packages that a check installs.
 pub(super) struct Packages<'a> {
     pub(super) first: &'a Path,
-    /// The next revision.
+    /// The package of the next revision.
     pub(super) next: &'a Path,
     /// The package of the daemon with DPDK ports, if it was built.
     pub(super) with_dpdk: Option<&'a Path>,

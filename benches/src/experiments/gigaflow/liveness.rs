@@ -58,7 +58,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 /// Adds the write of the register to each rule that does not drop.
 ///
-/// Also adds a rule that matches `read`.
+/// The function also adds a rule that matches `read`.
 fn writing(rules: &mut Vec<String>, read: &str) {
     let writing = rules.iter_mut().filter(|rule| !rule.ends_with("actions=drop"));
     for (index, rule) in writing.enumerate() {

@@ -49,7 +49,7 @@ struct AddressSide {
 }
 
 impl AddressTries {
-    /// Creates empty tries.
+    /// Creates tries without addresses.
     pub(super) fn new() -> Self {
         Self { ipv4: [Trie::new(), Trie::new()], ipv6: [Trie::new(), Trie::new()] }
     }

@@ -65,7 +65,7 @@ pub(crate) struct Caches {
 
 /// An evicted entry that was taken out of the repair queue.
 pub(crate) struct RepairedEntry {
-    /// The evicted entry.
+    /// The entry that was evicted for repair.
     pub(crate) reclaimed: Reclaimed,
     /// The outcome of the re-translation.
     pub(crate) outcome: RepairOutcome,

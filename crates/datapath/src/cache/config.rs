@@ -46,7 +46,7 @@ pub struct FlowsConfig {
 }
 
 impl FlowsConfig {
-    /// The default settings.
+    /// The default settings of computational flows.
     pub const DEFAULT: Self = Self { learned_rules_min: 64, learned_kind: StartIndexKind::Tree };
 }
 

@@ -7,7 +7,7 @@ use super::entry::Reclaimed;
 /// Hits that have not been credited to rules yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
-    /// Number of packets.
+    /// Number of packets that hit the entry.
     pub packets: u64,
     /// Bytes of the packets at ingress.
     pub bytes: u64,
@@ -29,7 +29,7 @@ pub struct TakenCredits {
 pub const CREDITS_MAX: usize = 64;
 
 impl Credit {
-    /// No hits.
+    /// A credit without hits.
     const NONE: Self = Self { packets: 0, bytes: 0, used: Time::ZERO };
 
     /// Returns the credit of a traversal.

@@ -12,7 +12,7 @@ use crate::{metrics::CHAIN_MAX, packet::buffer::BURST};
 pub(crate) struct HitSlots {
     /// The slots, of which the first `count` are valid.
     slots: [u32; CHAIN_MAX],
-    /// Number of slots.
+    /// Number of entries that the packet hit.
     count: u8,
 }
 
@@ -79,7 +79,7 @@ impl PositionSet {
 pub(crate) struct ActionLists<'a> {
     /// The lists, of which the first `count` are valid.
     lists: [&'a Arc<[DatapathAction]>; CHAIN_MAX],
-    /// Number of lists.
+    /// Number of action lists that are not empty.
     count: usize,
 }
 

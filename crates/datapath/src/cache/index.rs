@@ -170,7 +170,7 @@ pub(crate) struct Upcall<'a> {
     pub(crate) start: Option<&'a Arc<Continuation>>,
     /// The version of the thread.
     pub(crate) version: Version,
-    /// The current time.
+    /// The time of the upcall.
     pub(crate) now: Time,
 }
 
@@ -229,7 +229,7 @@ pub(crate) struct IndexSeeds {
     pub(crate) hasher: KeyHasher,
     /// The start value of further random numbers.
     pub(crate) seed: u64,
-    /// Trains learned indexes.
+    /// The trainer of learned indexes.
     pub(crate) trainer: Arc<Trainer>,
 }
 

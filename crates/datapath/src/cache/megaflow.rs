@@ -114,7 +114,7 @@ struct LookupTally {
 const MASKS_WORTH_SIGNATURES: usize = 2;
 
 impl MegaflowConfig {
-    /// The default settings.
+    /// The default settings of a megaflow cache.
     pub const DEFAULT: Self = Self {
         signatures: 262_144,
         lookup_probes_min: 2,

@@ -105,7 +105,7 @@ struct BitBucket {
     level: i128,
     /// The maximum content of the token bucket.
     depth: i128,
-    /// Bits per second.
+    /// Number of bits that flow into the bucket in a second.
     rate: u64,
 }
 
@@ -141,12 +141,12 @@ impl QueueSet {
         self.0 == 0
     }
 
-    /// Adds a queue.
+    /// Adds a queue to the set.
     pub const fn insert(&mut self, index: usize) {
         self.0 |= 1 << index;
     }
 
-    /// Removes a queue.
+    /// Removes a queue from the set.
     pub const fn remove(&mut self, index: usize) {
         self.0 &= !(1 << index);
     }

@@ -55,7 +55,7 @@ enum HandleState {
 
 /// The coordinator, and the last version that all owners acknowledged.
 struct OpenCoordinator {
-    /// The eviction coordinator.
+    /// The eviction coordinator that the threads share.
     coordinator: EvictionCoordinator,
     /// The last version that all owners acknowledged.
     acked: Version,

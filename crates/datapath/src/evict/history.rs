@@ -31,7 +31,7 @@ pub struct CoordinatorClock(Arc<dyn Fn() -> Time + Send + Sync>);
 /// The record of an entry that a change evicted.
 #[derive(Clone, Debug)]
 pub struct Evicted {
-    /// The evicted entry.
+    /// The number of the evicted entry.
     pub entry: EntryId,
     /// The version of the change.
     /// For changes that were applied together, it is their newest version.
@@ -74,7 +74,7 @@ reasons! {
         Ports = "ports",
         /// The settings of a bridge changed.
         Bridge = "bridge",
-        /// A group changed.
+        /// A group that the entry depends on has changed.
         Group = "group",
         /// A meter was added or removed.
         Meter = "meter",
@@ -88,7 +88,7 @@ reasons! {
         Learned = "learned",
         /// The change was too large to be searched delta by delta.
         Bound = "bound",
-        /// The engine failed.
+        /// The eviction engine failed, so all entries were evicted.
         Fault = "fault",
         /// The engine does not report reasons.
         Unknown = "unknown",

@@ -115,7 +115,7 @@ impl Mailbox {
     }
 
     /// Takes the invalidation; never waits.
-    /// Also returns the number of iterations that the owner has begun since the post.
+    /// The function also returns the number of iterations that the owner has begun since the post.
     pub fn take_with_iterations(&self) -> Option<(Invalidation, u64)> {
         if !self.is_flagged() {
             return None;

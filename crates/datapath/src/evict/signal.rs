@@ -31,13 +31,13 @@ mod kernel {
             Ok(Self(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
         }
 
-        /// Sets the signal.
+        /// Sets the signal, which wakes a waiting thread.
         pub fn set(&self) {
             // A write fails only when the counter is full, and then the signal is set.
             let _ = self.0.write(1);
         }
 
-        /// Clears the signal.
+        /// Clears the signal before the thread waits again.
         pub fn clear(&self) {
             // A read fails only if the signal is not set.
             let _ = self.0.read();
@@ -76,7 +76,7 @@ mod model {
             self.changed.notify_one();
         }
 
-        /// Clears the signal.
+        /// Clears the signal before the thread waits again.
         pub(crate) fn clear(&self) {
             *self.set.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = false;
         }

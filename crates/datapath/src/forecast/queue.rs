@@ -24,7 +24,7 @@ pub(crate) struct ForecastQueue {
 /// A forecast that waits for its translation.
 #[derive(Debug)]
 pub(crate) struct WaitingForecast {
-    /// The forecast.
+    /// The forecast that waits for a translation.
     pub(crate) forecast: Forecast,
     /// The number of the last install before the forecast was received.
     pub(crate) last: InstallNo,

@@ -41,7 +41,7 @@ pub struct OffloadAgent<T> {
     pub(super) config: OffloadConfig,
     /// The pipeline, which validates entries.
     pub(super) pipeline: Arc<Pipeline>,
-    /// The offload device.
+    /// The offload device of the agent.
     pub(super) device: T,
     /// The abilities and limits of the device.
     pub(super) capabilities: OffloadCapabilities,

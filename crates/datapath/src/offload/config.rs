@@ -13,7 +13,7 @@ pub struct OffloadConfig {
     /// The ingress bridge of the device's packets.
     /// Packets enter the device as packets of this bridge alone.
     pub bridge: BridgeId,
-    /// The partition policy.
+    /// The policy that partitions traversals for the device.
     pub policy: PolicyName,
     /// The policy by which a full stage evicts entries.
     pub eviction: Eviction,

@@ -19,7 +19,7 @@ pub(super) struct Drain {
 
 impl Drain {
     /// Records tags that were retired since the last iteration.
-    /// Also frees the tags that retired before `time`.
+    /// The function also frees the tags that retired before `time`.
     pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, now: Time, time: Duration) {
         let retired = ltm.tags().retired_count();
         if retired > self.noted {

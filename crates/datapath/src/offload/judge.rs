@@ -118,7 +118,10 @@ impl StalenessJudge {
                         "offload device: the device is stale, so it may forward by evicted entries"
                     );
                 } else {
-                    debug!(reason = reason.as_str(), "offload device: the device is stale, but has no ports");
+                    debug!(
+                        reason = reason.as_str(),
+                        "offload device: the device is stale, but has no ports"
+                    );
                 }
                 OffloadState::Stale { since: now, reason }
             }

@@ -29,7 +29,7 @@ pub struct Packet {
     start: u32,
     /// Length of the frame in bytes.
     length: u32,
-    /// The ingress port.
+    /// The port on which the packet arrived.
     pub ingress: DatapathPort,
     /// The checksum and the segmentation that are still to be done.
     pub virtio: VirtioHeader,

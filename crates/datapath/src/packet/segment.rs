@@ -32,7 +32,7 @@ pub enum SegmentError {
     /// The packet would become too many segments.
     #[error("the packet needs {count} segments, but a packet has at most {SEGMENTS_MAX}")]
     TooMany {
-        /// Number of segments.
+        /// Number of segments that the packet would become.
         count: usize,
     },
     /// No buffers are left.

@@ -131,7 +131,7 @@ impl VirtioHeader {
         }
     }
 
-    /// Encodes the header.
+    /// Encodes the header as the kernel reads it.
     #[must_use]
     pub const fn encode(&self) -> [u8; Self::ENCODED] {
         let mut flags = 0;

@@ -189,7 +189,7 @@ pub type DeviceWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
 pub struct Queues {
     /// The receive queue; `None` if this thread receives nothing from the port.
     pub rx: Option<Box<dyn RxQueue>>,
-    /// The transmit queue.
+    /// The transmit queue of the port.
     pub tx: Box<dyn TxQueue>,
 }
 

@@ -26,7 +26,7 @@ const HEADER: usize = 8;
 /// An IP address of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceAddress {
-    /// The IP address.
+    /// The IP address that the device has.
     pub address: IpAddr,
     /// The index of the device, which may have several names.
     pub index: u32,

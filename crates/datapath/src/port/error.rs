@@ -43,7 +43,7 @@ pub enum PortError {
          first name of the device in `ip link`"
     )]
     BadName {
-        /// The refused name.
+        /// The name that was refused.
         name: String,
     },
     /// The name is a second name of a device, and too long for a port.
@@ -53,7 +53,7 @@ pub enum PortError {
         length = name.len()
     )]
     LongName {
-        /// The refused name.
+        /// The name that was refused.
         name: String,
         /// The first name of the device.
         first: String,
@@ -142,7 +142,7 @@ pub enum PortError {
         name: String,
         /// The driver of the device.
         driver: String,
-        /// The refused mode.
+        /// The XDP mode that was refused.
         mode: &'static str,
         /// The modes that the device supports.
         works: String,

@@ -26,7 +26,7 @@ pub struct HostDeviceState {
     pub index: u32,
     /// True if the administrator has set the device up (`IFF_UP`).
     pub is_up: bool,
-    /// MAC address.
+    /// MAC address of the device.
     pub mac: [u8; 6],
     /// Longest packet without its Ethernet header, in bytes.
     pub mtu: u32,
@@ -37,7 +37,7 @@ pub struct HostDeviceState {
 pub enum HostDeviceSetting {
     /// The administrative state (`IFF_UP`): true means up.
     Up(bool),
-    /// The MAC address.
+    /// Set the MAC address of the device.
     Mac([u8; 6]),
     /// The MTU in bytes.
     Mtu(u32),
@@ -108,7 +108,7 @@ pub enum MtuRefusalReason {
 /// The MTU that a network device of the host had before a port was added.
 #[derive(Debug)]
 pub struct DeviceMtu {
-    /// The network device.
+    /// The network device with the changed MTU.
     device: HostDevice,
     /// The MTU in bytes.
     mtu: u32,
@@ -117,7 +117,7 @@ pub struct DeviceMtu {
 /// A reader of a network device of the host, for a thread that may block.
 #[derive(Debug)]
 pub struct DeviceReader {
-    /// The network device.
+    /// The network device that is read.
     device: HostDevice,
     /// A queue of a TAP device: usable even after the device changed its namespace.
     queue: Option<Arc<File>>,

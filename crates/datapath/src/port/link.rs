@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::port::check_device_name;
 
-    /// Counters without drops.
+    /// Counters of a device that dropped nothing.
     const NONE: DeviceDrops = DeviceDrops { rx: 0, tx: 0 };
 
     /// Returns a message with the drop counters of a device.

@@ -32,7 +32,7 @@ const PART_MAX: usize = 1 << 16;
 /// The messages that answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NetlinkAnswer {
-    /// Only an acknowledgement.
+    /// Only an acknowledgement, without data.
     Acknowledgement,
     /// One message of this type.
     One(u16),

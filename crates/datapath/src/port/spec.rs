@@ -19,7 +19,7 @@ use super::{
 /// The kind and the settings of a port to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpec {
-    /// Discards packets.
+    /// Discards packets, and receives none.
     Null,
     /// Replays one capture file, and writes another.
     Pcap {

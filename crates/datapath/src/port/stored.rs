@@ -25,7 +25,7 @@ use super::PortSpec;
 pub struct StoredDescriptor {
     /// Name of the descriptor: printable ASCII without colon.
     pub name: String,
-    /// The file descriptor.
+    /// The file descriptor that is stored.
     pub fd: OwnedFd,
     /// True if an earlier process has stored the descriptor under this name.
     ///

@@ -66,7 +66,7 @@ const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 
 /// A TAP device.
 pub struct Tap {
-    /// The network device.
+    /// The network device of the TAP.
     device: HostDevice,
     /// The MAC address of the port.
     mac: [u8; 6],

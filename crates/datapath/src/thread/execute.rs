@@ -78,7 +78,7 @@ pub(crate) struct ParsedPacket<'a> {
 pub(crate) enum Pending {
     /// Parse the packet again, look it up, and resume the tables at the continuation.
     Recirculate {
-        /// The packet.
+        /// The packet that is parsed again.
         packet: Packet,
         /// The OpenFlow ingress port in the previous lookup.
         in_port: PortNo,
@@ -87,9 +87,9 @@ pub(crate) enum Pending {
     },
     /// Execute the rest of an action list.
     ResumeActions {
-        /// The packet.
+        /// The packet on which the actions are executed.
         packet: Packet,
-        /// The action list.
+        /// The action list of which the rest is executed.
         actions: Arc<[DatapathAction]>,
         /// Index of the next action.
         next: usize,

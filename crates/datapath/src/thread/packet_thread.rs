@@ -144,7 +144,7 @@ pub struct PacketThread {
 
 /// Scratch buffers for one burst of received packets.
 pub(super) struct RxBatch {
-    /// The received packets.
+    /// The packets that were received in the burst.
     pub(super) packets: Vec<Packet>,
     /// The flow key of each packet.
     pub(super) keys: Box<[FlowKey]>,

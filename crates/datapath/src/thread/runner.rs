@@ -169,7 +169,7 @@ impl<T> std::fmt::Debug for Running<T> {
 
 /// An epoll set for one file descriptor.
 pub(crate) struct EpollSleeper {
-    /// The epoll set.
+    /// The epoll set that waits for the file descriptor.
     epoll: Epoll,
     /// True once the descriptor is in the set.
     is_registered: bool,

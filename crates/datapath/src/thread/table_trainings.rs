@@ -41,7 +41,7 @@ pub(super) struct TrainingRequest {
 /// A request that the trainer has not answered.
 #[derive(Debug)]
 struct PendingRequest {
-    /// The request.
+    /// The request that the trainer has not answered.
     request: TrainingRequest,
     /// The channel on which the result arrives.
     outcome: Receiver<Result<TrainingReport, TrainingFailure>>,
@@ -50,7 +50,7 @@ struct PendingRequest {
 /// A request with tables that failed, and are due again later.
 #[derive(Debug)]
 struct FailedRequest {
-    /// The request.
+    /// The request with the failed tables.
     request: TrainingRequest,
     /// Time at which the request is sent again.
     retry_at: Time,

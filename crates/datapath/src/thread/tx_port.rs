@@ -20,9 +20,9 @@ use crate::{
 
 /// The transmit queue of one port, and the packets to send.
 pub(crate) struct TxPort {
-    /// The port.
+    /// The number of the port in the datapath.
     pub(crate) port: DatapathPort,
-    /// The transmit queue.
+    /// The transmit queue of the port.
     pub(crate) queue: Box<dyn TxQueue>,
     /// The offloads that the queue supports.
     pub(crate) capabilities: Capabilities,

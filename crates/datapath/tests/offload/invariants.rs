@@ -29,7 +29,7 @@ type Misbehaving = OffloadSwitch<Chaos<SoftwareDevice>>;
 /// One event of a run.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A packet misses.
+    /// A packet misses the caches, and is offered to the device.
     Packet(Box<FlowKey>),
     /// A packet misses that has the same consulted bits as an earlier packet.
     Sibling(prop::sample::Index),
@@ -43,7 +43,7 @@ enum Event {
     TakeOne,
     /// The agent runs an iteration.
     Turn,
-    /// Time passes.
+    /// Time passes without another event.
     Wait(u64),
     /// The device restarts without a notification.
     Restart,

@@ -74,7 +74,7 @@ pub(crate) struct Progress {
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl Progress {
-    /// Counts received frames.
+    /// Counts frames that were received.
     pub(crate) fn add_received(&self, count: u64) {
         self.received.fetch_add(count, SeqCst);
         self.changed.notify_all();

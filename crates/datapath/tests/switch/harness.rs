@@ -475,7 +475,7 @@ impl Switch {
         self.threads[thread].counters()
     }
 
-    /// Advances the time.
+    /// Advances the time of the switch.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.now = self.now.after(time);
     }

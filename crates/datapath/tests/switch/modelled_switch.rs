@@ -386,7 +386,7 @@ impl ModelledSwitch {
 
     /// Compares the times at which MAC addresses were last seen.
     ///
-    /// Also compares the addresses that are left after others have expired. Static addresses never
+    /// The function also compares the addresses that are left after others have expired. Static addresses never
     /// expire, and have no such time here.
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;

@@ -32,7 +32,7 @@ const RANDOM_SAMPLING: u8 = 2;
 /// Memory is bounded by the flows that are added between two calls of [`Self::take_messages`].
 #[derive(Clone, Debug)]
 pub struct IpfixExporter {
-    /// Observation domain (`observationDomainId`).
+    /// Number of the observation domain (`observationDomainId`).
     domain: u32,
     /// One packet in N is sampled; `None`: the rates differ between flows.
     sampling: Option<u32>,

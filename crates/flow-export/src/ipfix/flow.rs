@@ -15,9 +15,9 @@ pub struct IpfixFlowKey {
     ///
     /// 0: no interface, several interfaces, or an unknown interface.
     pub egress: u32,
-    /// Source MAC address.
+    /// Source MAC address of the packets.
     pub source_mac: [u8; 6],
-    /// Destination MAC address.
+    /// Destination MAC address of the packets.
     pub destination_mac: [u8; 6],
     /// TCI of the outermost VLAN tag.
     pub vlan_tci: Option<u16>,
@@ -32,7 +32,7 @@ pub struct IpfixFlowKey {
 /// A place where packets are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObservationPoint {
-    /// Observation domain (`observationDomainId`).
+    /// Number of the observation domain (`observationDomainId`).
     pub domain: u32,
     /// Number of the observation point in the domain (`observationPointId`).
     pub point: u32,
@@ -51,26 +51,26 @@ pub enum FlowDirection {
 /// The fields of an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IpfixNetwork {
-    /// An IPv4 header.
+    /// The fields of an IPv4 header.
     V4 {
-        /// Source address.
+        /// Source address of the packets.
         source: Ipv4Addr,
-        /// Destination address.
+        /// Destination address of the packets.
         destination: Ipv4Addr,
-        /// Type of service.
+        /// Type of service of the packets.
         tos: u8,
-        /// Protocol number.
+        /// Number of the protocol above IP.
         protocol: u8,
     },
-    /// An IPv6 header.
+    /// The fields of an IPv6 header.
     V6 {
-        /// Source address.
+        /// Source address of the packets.
         source: Ipv6Addr,
-        /// Destination address.
+        /// Destination address of the packets.
         destination: Ipv6Addr,
         /// Flow label (20 bits).
         flow_label: u32,
-        /// Traffic class.
+        /// Traffic class of the packets.
         tos: u8,
         /// Protocol number of the last header that was parsed.
         protocol: u8,
@@ -84,12 +84,12 @@ pub enum FlowTransport {
     Other,
     /// TCP, UDP or SCTP.
     Ports {
-        /// Source port.
+        /// Source port of the packets.
         source: u16,
-        /// Destination port.
+        /// Destination port of the packets.
         destination: u16,
     },
-    /// ICMP or ICMPv6.
+    /// The flow has a header of ICMP or ICMPv6.
     Icmp {
         /// Type of the ICMP message.
         kind: u8,

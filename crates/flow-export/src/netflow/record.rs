@@ -29,7 +29,7 @@ pub struct NetflowRecord {
     pub destination_port: u16,
     /// Flags of all TCP segments of the flow, combined by OR (`tcp_flags`).
     pub tcp_flags: u8,
-    /// IP protocol (`prot`).
+    /// IP protocol of the flow (`prot`).
     pub protocol: u8,
     /// IP type of service (`tos`).
     pub tos: u8,

@@ -18,13 +18,13 @@ pub struct InterfaceStatistics {
     pub is_admin_up: bool,
     /// True if the link of the interface is up (`ifOperStatus`).
     pub is_link_up: bool,
-    /// Bytes received.
+    /// Bytes that the interface received.
     pub rx_bytes: u64,
     /// Packets received: unicast, multicast and broadcast together.
     pub rx_packets: u64,
     /// Received packets that were dropped.
     pub rx_dropped: u64,
-    /// Bytes sent.
+    /// Bytes that the interface sent.
     pub tx_bytes: u64,
     /// Packets sent: unicast, multicast and broadcast together.
     pub tx_packets: u64,
@@ -32,7 +32,7 @@ pub struct InterfaceStatistics {
     pub tx_dropped: u64,
     /// Datapath id of the bridge.
     pub datapath_id: u64,
-    /// OpenFlow port number.
+    /// OpenFlow number of the port.
     pub port_number: u32,
     /// Name of the port.
     pub name: String,
@@ -44,9 +44,9 @@ pub enum LinkDuplex {
     /// The duplex mode is not known.
     #[default]
     Unknown,
-    /// Full duplex.
+    /// The link is in full duplex mode.
     Full,
-    /// Half duplex.
+    /// The link is in half duplex mode.
     Half,
 }
 

@@ -29,7 +29,7 @@ pub struct DecodedIpfix {
     pub time: u32,
     /// Number of data records in earlier messages.
     pub sequence: u32,
-    /// Observation domain.
+    /// Number of the observation domain.
     pub domain: u32,
     /// Number of templates in the message.
     pub templates: usize,
@@ -87,7 +87,7 @@ impl IpfixDecoder {
         Some(DecodedIpfix { time, sequence, domain, templates, records })
     }
 
-    /// Decodes a template.
+    /// Decodes a template set of a message.
     fn template(&mut self, rest: &mut &[u8], has_scope: bool) -> Option<()> {
         let (template, count) = (half(rest)?, half(rest)?);
         if has_scope && half(rest)? == 0 || template < 256 || count == 0 {

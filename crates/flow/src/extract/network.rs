@@ -32,7 +32,7 @@ pub(super) struct IpFields {
     pub(super) ttl: u8,
     /// The TOS byte or traffic class.
     pub(super) tos: u8,
-    /// The IP protocol.
+    /// The protocol above IP.
     pub(super) protocol: u8,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct IpFields {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Fragment {
-    /// A whole packet.
+    /// The packet is not a fragment.
     No = 0,
     /// The fragment at offset zero.
     First = 1,

@@ -43,13 +43,13 @@ pub struct Oxm {
 /// The class of an OXM header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OxmClass {
-    /// `OFPXMC_NXM_0`.
+    /// The class `OFPXMC_NXM_0` of Nicira extended matches.
     Nxm0,
-    /// `OFPXMC_NXM_1`.
+    /// The class `OFPXMC_NXM_1` of Nicira extended matches.
     Nxm1,
-    /// `OFPXMC_OPENFLOW_BASIC`.
+    /// The class `OFPXMC_OPENFLOW_BASIC` of standard fields.
     Basic,
-    /// `OFPXMC_PACKET_REGS`.
+    /// The class `OFPXMC_PACKET_REGS` of wide registers.
     PacketRegs,
     /// The class that Open vSwitch gives to Ericsson's fields.
     Ericsson,
@@ -92,7 +92,7 @@ impl OxmClass {
 pub enum Format {
     /// A decimal number; masked as hexadecimal.
     Decimal,
-    /// A hexadecimal number.
+    /// The value is written as a hexadecimal number.
     Hex,
     /// Six octets with colons.
     Ethernet,
@@ -117,7 +117,7 @@ pub enum Format {
 /// The masks that a match may have on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maskable {
-    /// Any mask.
+    /// A match may have any mask on the field.
     Maskable,
     /// All bits or none.
     Exact,
@@ -139,23 +139,23 @@ pub enum Prerequisite {
     Any,
     /// The packet type is Ethernet; all packets are Ethernet so far.
     Ethernet,
-    /// `in_port` is set.
+    /// The match needs `in_port`.
     InPort,
     /// A VLAN tag is present: `vlan_vid` has its present bit set.
     VlanVid,
     /// `eth_type` is 0x8847 or 0x8848.
     Mpls,
-    /// `eth_type` is 0x88e7.
+    /// The match needs `eth_type` 0x88e7 (PBB).
     Pbb,
-    /// `eth_type` is 0x0800.
+    /// The match needs `eth_type` 0x0800 (IPv4).
     Ipv4,
-    /// `eth_type` is 0x86dd.
+    /// The match needs `eth_type` 0x86dd (IPv6).
     Ipv6,
     /// `eth_type` is 0x0800 or 0x86dd.
     Ip,
     /// `eth_type` is 0x0806 or 0x8035.
     Arp,
-    /// `eth_type` is 0x894f.
+    /// The match needs `eth_type` 0x894f (NSH).
     Nsh,
     /// IPv4 or IPv6 with `ip_proto` 6.
     Tcp,

@@ -5,7 +5,7 @@ use crate::{FieldId, FlowKey, PortNo};
 /// The ingress port, addresses and ports of a UDP flow over IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UdpFlow {
-    /// The ingress port.
+    /// The ingress port of the flow.
     pub in_port: u32,
     /// The address and the port of the source.
     pub source: (u32, u16),

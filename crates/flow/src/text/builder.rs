@@ -55,7 +55,7 @@ pub struct MatchBuilder<'a> {
 struct MatchItem {
     /// The text of the item, for errors.
     text: String,
-    /// The field.
+    /// The field that the item matches.
     field: FieldId,
     /// The value of the field.
     value: u128,

@@ -65,7 +65,7 @@ pub enum MatchError {
     RepeatedFlag {
         /// Name of the field.
         name: &'static str,
-        /// The repeated flag.
+        /// The flag that was given twice.
         flag: String,
     },
     /// Two items with different values for the same bits.

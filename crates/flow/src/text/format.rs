@@ -171,7 +171,7 @@ impl<'a> MatchWriter<'a> {
         }
     }
 
-    /// Writes `name=value`.
+    /// Writes an item as `name=value`.
     fn item(&mut self, name: &str, value: &str) {
         self.word(name);
         self.text.push('=');
@@ -213,11 +213,11 @@ fn format_match_value(field: FieldId, value: u128, mask: u128, ports: &dyn PortN
 enum MatchPart {
     /// A field, under the name that is printed.
     Field(FieldId, &'static str),
-    /// All `tun_metadata`.
+    /// All tunnel options (`tun_metadata`).
     TunnelOptions,
     /// The shorthand for Ethernet type and protocol.
     Protocol,
-    /// A VLAN tag.
+    /// A VLAN tag of the packet.
     Vlan(TagNames),
 }
 

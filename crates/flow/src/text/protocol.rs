@@ -5,9 +5,9 @@ use crate::{FieldId, FlowKey, FlowMask};
 /// A name for an Ethernet type, with or without an IP protocol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shorthand {
-    /// The name.
+    /// The name of the protocol, such as `tcp`.
     pub(super) name: &'static str,
-    /// The Ethernet type.
+    /// The Ethernet type that the name means.
     pub(super) eth_type: u128,
     /// The IP protocol, if the name has one.
     pub(super) ip_proto: Option<u128>,

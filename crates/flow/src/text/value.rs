@@ -37,7 +37,7 @@ pub fn format_value(field: FieldId, value: u128, mask: u128) -> String {
 /// A field and the name that the user wrote, for errors.
 #[derive(Clone, Copy)]
 pub(super) struct FieldName {
-    /// The field.
+    /// The field that the user named.
     pub(super) field: FieldId,
     /// The name that the user wrote.
     pub(super) name: &'static str,

@@ -9,15 +9,15 @@ pub(crate) struct FlowEnds {
     pub(crate) bridge: u64,
     /// True for IPv4, false for IPv6.
     pub(crate) is_ipv4: bool,
-    /// The IP protocol.
+    /// The IP protocol of the flow.
     pub(crate) protocol: u128,
-    /// The source address.
+    /// The source address of the flow.
     pub(crate) source: u128,
-    /// The destination address.
+    /// The destination address of the flow.
     pub(crate) destination: u128,
-    /// The source port.
+    /// The source port of the flow.
     pub(crate) source_port: u128,
-    /// The destination port.
+    /// The destination port of the flow.
     pub(crate) destination_port: u128,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct FlowService {
     bridge: u64,
     /// True for IPv4, false for IPv6.
     pub(crate) is_ipv4: bool,
-    /// The IP protocol.
+    /// The IP protocol of the service.
     protocol: u128,
-    /// The destination address.
+    /// The destination address of the service.
     pub(crate) address: u128,
-    /// The destination port.
+    /// The destination port of the service.
     pub(crate) port: u128,
 }
 

@@ -25,7 +25,7 @@ pub enum Eviction {
 }
 
 impl Eviction {
-    /// All eviction policies.
+    /// All policies of eviction for space.
     pub const ALL: [Self; 4] = [Self::Never, Self::LeastRecent, Self::SecondUse, Self::LeastShared];
 
     /// Returns the name of the eviction policy in the configuration.

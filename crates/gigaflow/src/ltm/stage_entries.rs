@@ -45,10 +45,10 @@ pub(super) enum UseClass {
 }
 
 impl UseClass {
-    /// All classes.
+    /// All classes of use.
     pub(super) const ALL: [Self; Self::COUNT] = [Self::New, Self::Used, Self::Large];
 
-    /// Number of classes.
+    /// Number of classes of use.
     const COUNT: usize = 3;
 
     /// Returns all classes in the order of a search that begins with this one.
@@ -151,7 +151,7 @@ impl StageEntries {
         self.get(slot).map(|stage_entry| LtmEntryRef { slot, generation: stage_entry.generation })
     }
 
-    /// Returns all entries.
+    /// Returns all entries of the stage.
     pub(super) fn iter(&self) -> impl Iterator<Item = (LtmEntryRef, &StageEntry)> {
         (0..).zip(&self.slots).filter_map(|(slot, held)| {
             let stage_entry = held.stage_entry.as_ref()?;

@@ -14,28 +14,28 @@ use shunt_flow::{
 /// the ingress port, TTL, hidden state) couple no steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coupling {
-    /// The Ethernet source.
+    /// The steps consult the Ethernet source address.
     EthSrc,
-    /// The Ethernet destination.
+    /// The steps consult the Ethernet destination address.
     EthDst,
     /// The source address of IPv4, IPv6 or ARP.
     IpSrc,
     /// The destination address of IPv4, IPv6 or ARP.
     IpDst,
-    /// The IP protocol.
+    /// The steps consult the IP protocol.
     IpProto,
     /// The source port of TCP, UDP or SCTP, or the type of ICMP.
     TpSrc,
     /// The destination port of TCP, UDP or SCTP, or the code of ICMP.
     TpDst,
-    /// VLAN tags.
+    /// The steps consult VLAN tags.
     Vlan,
-    /// MPLS labels.
+    /// The steps consult MPLS labels.
     Mpls,
 }
 
 impl Coupling {
-    /// All coupling fields.
+    /// All fields that couple steps.
     pub const ALL: [Self; 9] = [
         Self::EthSrc,
         Self::EthDst,
@@ -86,7 +86,7 @@ impl Coupling {
 pub struct FieldSet(u16);
 
 impl FieldSet {
-    /// No field.
+    /// The set without fields.
     pub const EMPTY: Self = Self(0);
 
     /// Creates the set of these fields.

@@ -18,20 +18,20 @@ use crate::{error::UnknownPolicy, outline::TraversalOutline};
     serde(rename_all = "kebab-case")
 )]
 pub enum PolicyName {
-    /// [`DisjointPolicy`], as `disjoint`.
+    /// The policy [`DisjointPolicy`], named `disjoint`.
     Disjoint,
-    /// [`JointPolicy`], as `joint`.
+    /// The policy [`JointPolicy`], named `joint`.
     #[default]
     Joint,
-    /// [`ProfiledPolicy`], as `profiled`.
+    /// The policy [`ProfiledPolicy`], named `profiled`.
     Profiled,
-    /// [`FirstFitPolicy`], as `first-fit`.
+    /// The policy [`FirstFitPolicy`], named `first-fit`.
     FirstFit,
-    /// [`RandomPolicy`], as `random`.
+    /// The policy [`RandomPolicy`], named `random`.
     Random,
-    /// [`OneToOnePolicy`], as `one-to-one`.
+    /// The policy [`OneToOnePolicy`], named `one-to-one`.
     OneToOne,
-    /// [`MegaflowPolicy`], as `megaflow`.
+    /// The policy [`MegaflowPolicy`], named `megaflow`.
     Megaflow,
 }
 

@@ -111,7 +111,7 @@ impl StageId {
 pub struct StageSet(u64);
 
 impl StageSet {
-    /// No stage.
+    /// The set without stages.
     pub const EMPTY: Self = Self(0);
 
     /// Returns the set of the first `count` stages.

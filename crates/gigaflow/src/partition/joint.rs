@@ -74,7 +74,7 @@ mod tests {
         partition::StageId,
     };
 
-    /// Number of stages.
+    /// Number of stages in the tests.
     const STAGES_COUNT: u8 = 4;
 
     /// Random stages that hold about one in `every` sub-traversals.
@@ -141,7 +141,7 @@ mod tests {
         })
     }
 
-    /// Generates a seed.
+    /// Generates the seed of a random workload.
     fn seed() -> impl Strategy<Value = u64> {
         prop_oneof![0..4_u64, any::<u64>()]
     }

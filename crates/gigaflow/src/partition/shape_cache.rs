@@ -153,7 +153,7 @@ impl ShapeEntry {
         Some(&found.1.placements)
     }
 
-    /// Caches a partition.
+    /// Caches the partition of a shape.
     pub(super) fn insert(
         &mut self,
         conditions: Conditions,

@@ -10,7 +10,7 @@ use crate::{
 /// A received frame of LACP or of the marker protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowFrame {
-    /// A LACPDU.
+    /// The frame is a LACPDU.
     Lacpdu(Lacpdu),
     /// A marker PDU that requests a response.
     MarkerRequest(Marker),

@@ -26,7 +26,7 @@ pub struct LacpInfo {
     pub key: u16,
     /// Port priority; the lower value is preferred.
     pub port_priority: u16,
-    /// Port number.
+    /// LACP number of the port.
     pub port: u16,
     /// State flags of the port.
     pub state: LacpState,

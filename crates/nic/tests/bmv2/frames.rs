@@ -88,7 +88,7 @@ fn fragments() -> impl Strategy<Value = u16> {
 enum Damage {
     /// The frame is truncated.
     Cut(sample::Index),
-    /// Bytes are appended.
+    /// The frame has additional bytes at its end.
     Longer(u8),
     /// A number in the headers increases or decreases a little.
     Moved(usize, u8),

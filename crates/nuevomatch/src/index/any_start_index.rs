@@ -16,7 +16,7 @@ pub enum StartIndexKind {
     /// A search tree: [`StaticTree`].
     #[default]
     Tree,
-    /// Linear segments: [`LinearSegments`].
+    /// Linear segments over the starts: [`LinearSegments`].
     Segments,
     /// RQ-RMI, the index of the papers: [`CertifiedModel`].
     Rqrmi,

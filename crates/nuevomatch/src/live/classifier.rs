@@ -57,7 +57,7 @@ impl<S: Default> Default for LiveSettings<S> {
 /// One change of the rules of a live classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleUpdate<const N: usize> {
-    /// Adds a rule.
+    /// Adds a rule to the classifier.
     Insert(PriorityRule<N>),
     /// Removes a rule that equals this rule.
     Remove(PriorityRule<N>),

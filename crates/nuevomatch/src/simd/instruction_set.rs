@@ -13,9 +13,9 @@ use crate::blocks::BlockLayout;
 /// The instruction set that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InstructionSet {
-    /// Plain Rust.
+    /// Plain Rust, without vector instructions.
     Scalar,
-    /// 256-bit vectors.
+    /// AVX2, with vectors of 256 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     /// 512-bit vectors with masks.

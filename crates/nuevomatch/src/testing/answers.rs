@@ -25,7 +25,7 @@ pub struct WrongAnswer {
     pub kind: Option<StartIndexKind>,
     /// The header that was looked up.
     pub header: [u32; 5],
-    /// The result.
+    /// The result of the wrong lookup.
     pub found: Option<BestMatch>,
     /// The result of the judge.
     pub expected: Option<BestMatch>,

@@ -27,7 +27,7 @@ struct AddressLengths {
 const NETWORKS_MAX: usize = 4096;
 
 impl SyntheticSet {
-    /// All families.
+    /// All families of synthetic rules.
     pub const ALL: [Self; 3] = [Self::AccessList, Self::Firewall, Self::FilterChain];
 
     /// Returns the name of the family.

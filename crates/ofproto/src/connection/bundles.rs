@@ -29,7 +29,7 @@ use crate::{
 /// The bundles of one connection.
 #[derive(Debug)]
 pub(super) struct Bundles {
-    /// The open bundles.
+    /// The bundles that are open.
     open: BTreeMap<BundleId, OpenBundle>,
     /// Number of messages in all open bundles.
     messages_count: usize,
@@ -76,7 +76,7 @@ enum BundledChange {
 pub(super) struct BundleFailure {
     /// The transaction id of the message.
     pub(super) xid: Xid,
-    /// The encoded message.
+    /// The encoded message that failed.
     pub(super) frame: Bytes,
     /// The reason of the failure.
     pub(super) refusal: RequestRefusal,
@@ -186,7 +186,7 @@ impl Bundles {
         self.open.values().map(|bundle| bundle.touched.after(limits.bundle_timeout)).min()
     }
 
-    /// Opens a bundle.
+    /// Opens a bundle of the connection.
     fn create(
         &mut self,
         id: BundleId,

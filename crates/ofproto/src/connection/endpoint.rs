@@ -309,7 +309,7 @@ impl Connection {
         [hello, stall].into_iter().chain(halves).flatten().min()
     }
 
-    /// Handles expired timers.
+    /// Handles the timers of the connection that have expired.
     pub fn tick(&mut self, now: Time) {
         let limits = self.config.limits;
         let is_stalled = |since: Time| now >= since.after(limits.stall_timeout);

@@ -127,7 +127,7 @@ impl FlowMonitors {
         Ok(())
     }
 
-    /// Removes a monitor.
+    /// Removes a flow monitor of the connection.
     pub(super) fn cancel(&mut self, id: FlowMonitorId) -> Result<(), ErrorCode> {
         self.by_id.remove(&id).ok_or(ErrorCode::MonitorUnknown)?;
         self.drop_unused_queue();

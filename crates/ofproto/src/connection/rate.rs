@@ -21,7 +21,7 @@ pub(crate) enum WarningKind {
     Refused,
     /// The peer sent an error.
     PeerError,
-    /// Packet-ins were dropped.
+    /// Packet-ins of the connection were dropped.
     PacketInsDropped,
     /// A connection was not accepted, or ended because of an error.
     Connection,

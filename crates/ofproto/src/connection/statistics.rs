@@ -213,9 +213,9 @@ pub(super) struct FlowReply {
 /// The form of flow statistics, which follows their request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FlowReplyForm {
-    /// `OFPMP_FLOW`.
+    /// The form of `OFPMP_FLOW`.
     Standard,
-    /// `NXST_FLOW`.
+    /// The form of `NXST_FLOW`.
     Nicira,
 }
 
@@ -273,7 +273,7 @@ mod tests {
     /// A slow peer costs a pointer to each unread rule, and no copy of a rule.
     #[test]
     fn a_listing_holds_pointers_to_unread_rules() {
-        /// Number of rules.
+        /// Number of rules in the listing.
         const COUNT: usize = 2000;
         let (pipeline, bridge, filter) = (Pipeline::new(0), BridgeId::new(1), RuleFilter::all());
         pipeline.add_bridge(bridge, BridgeSettings::default());

@@ -45,7 +45,7 @@ pub(super) struct UpdateWriter {
 /// The result of a call that writes updates.
 #[derive(Debug)]
 pub(super) enum UpdateStep {
-    /// The next message.
+    /// The next message with updates.
     Message(Vec<u8>),
     /// The caller must allow more comparisons of rules and monitors.
     Interrupted,

@@ -53,11 +53,11 @@ pub struct RoleMessage {
 /// The asynchronous messages that a role receives, one bit per reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncMasks {
-    /// Bits by `ofp_packet_in_reason`.
+    /// Enabled reasons of packet-ins (bits of `ofp_packet_in_reason`).
     pub packet_in: u32,
-    /// Bits by `ofp_port_reason`.
+    /// Enabled reasons of port status (bits of `ofp_port_reason`).
     pub port_status: u32,
-    /// Bits by `ofp_flow_removed_reason`.
+    /// Enabled reasons of removed rules (`ofp_flow_removed_reason`).
     pub flow_removed: u32,
 }
 

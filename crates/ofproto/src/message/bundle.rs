@@ -20,21 +20,21 @@ pub struct BundleFlags {
 /// `ofp_bundle_ctrl_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BundleCommand {
-    /// `OFPBCT_OPEN_REQUEST`.
+    /// The bundle control message `OFPBCT_OPEN_REQUEST`.
     Open,
-    /// `OFPBCT_OPEN_REPLY`.
+    /// The bundle control message `OFPBCT_OPEN_REPLY`.
     Opened,
-    /// `OFPBCT_CLOSE_REQUEST`.
+    /// The bundle control message `OFPBCT_CLOSE_REQUEST`.
     Close,
-    /// `OFPBCT_CLOSE_REPLY`.
+    /// The bundle control message `OFPBCT_CLOSE_REPLY`.
     Closed,
-    /// `OFPBCT_COMMIT_REQUEST`.
+    /// The bundle control message `OFPBCT_COMMIT_REQUEST`.
     Commit,
-    /// `OFPBCT_COMMIT_REPLY`.
+    /// The bundle control message `OFPBCT_COMMIT_REPLY`.
     Committed,
-    /// `OFPBCT_DISCARD_REQUEST`.
+    /// The bundle control message `OFPBCT_DISCARD_REQUEST`.
     Discard,
-    /// `OFPBCT_DISCARD_REPLY`.
+    /// The bundle control message `OFPBCT_DISCARD_REPLY`.
     Discarded,
 }
 

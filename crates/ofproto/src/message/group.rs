@@ -64,7 +64,7 @@ impl GroupDescription {
 pub struct GroupFeatures {
     /// Supported group types, one bit each.
     pub kinds: u32,
-    /// `ofp_group_capabilities`.
+    /// The capabilities of groups (`ofp_group_capabilities`).
     pub capabilities: u32,
     /// Maximum number of groups per type.
     pub groups_max: [u32; 4],

@@ -57,7 +57,7 @@ pub struct MeterFeatures {
     pub meters_max: u32,
     /// Supported band types, one bit for each number of `ofp_meter_band_type`.
     pub band_kinds: u32,
-    /// `ofp_meter_flags`.
+    /// The capabilities of meters (`ofp_meter_flags`).
     pub capabilities: u32,
     /// Maximum number of bands per meter.
     pub bands_max: u8,

@@ -66,93 +66,93 @@ impl Xid {
 /// One OpenFlow message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// `OFPT_HELLO`.
+    /// The message `OFPT_HELLO`.
     Hello(Hello),
-    /// `OFPT_ERROR`.
+    /// The message `OFPT_ERROR`.
     Error(ErrorMessage),
     /// `OFPT_ECHO_REQUEST`, with arbitrary data that the reply repeats.
     EchoRequest(Vec<u8>),
-    /// `OFPT_ECHO_REPLY`.
+    /// The message `OFPT_ECHO_REPLY`.
     EchoReply(Vec<u8>),
-    /// `OFPT_FEATURES_REQUEST`.
+    /// The message `OFPT_FEATURES_REQUEST`.
     FeaturesRequest,
-    /// `OFPT_FEATURES_REPLY`.
+    /// The message `OFPT_FEATURES_REPLY`.
     FeaturesReply {
         /// The features of the bridge.
         features: Features,
         /// The ports of the bridge, which only OpenFlow 1.0 lists here.
         ports: Vec<PortDescription>,
     },
-    /// `OFPT_GET_CONFIG_REQUEST`.
+    /// The message `OFPT_GET_CONFIG_REQUEST`.
     GetConfigRequest,
-    /// `OFPT_GET_CONFIG_REPLY`.
+    /// The message `OFPT_GET_CONFIG_REPLY`.
     GetConfigReply(SwitchConfig),
-    /// `OFPT_SET_CONFIG`.
+    /// The message `OFPT_SET_CONFIG`.
     SetConfig(SwitchConfig),
-    /// `OFPT_PACKET_IN`.
+    /// The message `OFPT_PACKET_IN`.
     PacketIn(PacketIn),
-    /// `NXT_PACKET_IN`.
+    /// The message `NXT_PACKET_IN`.
     NiciraPacketIn(PacketIn),
-    /// `NXT_PACKET_IN2`.
+    /// The message `NXT_PACKET_IN2`.
     PacketIn2(PacketIn),
     /// `NXT_RESUME`: resumes a paused packet.
     Resume(PacketIn),
-    /// `OFPT_FLOW_REMOVED`.
+    /// The message `OFPT_FLOW_REMOVED`.
     FlowRemoved(FlowRemoved),
-    /// `OFPT_PORT_STATUS`.
+    /// The message `OFPT_PORT_STATUS`.
     PortStatus(PortStatus),
-    /// `OFPT_PACKET_OUT`.
+    /// The message `OFPT_PACKET_OUT`.
     PacketOut(PacketOut),
-    /// `OFPT_FLOW_MOD`.
+    /// The message `OFPT_FLOW_MOD`.
     FlowMod(FlowMod),
-    /// `OFPT_GROUP_MOD`.
+    /// The message `OFPT_GROUP_MOD`.
     GroupMod(GroupMod),
-    /// `OFPT_PORT_MOD`.
+    /// The message `OFPT_PORT_MOD`.
     PortMod(PortMod),
-    /// `OFPT_TABLE_MOD`.
+    /// The message `OFPT_TABLE_MOD`.
     TableMod(TableMod),
-    /// `OFPT_MULTIPART_REQUEST`.
+    /// The message `OFPT_MULTIPART_REQUEST`.
     MultipartRequest(MultipartRequest),
-    /// `OFPT_MULTIPART_REPLY`.
+    /// The message `OFPT_MULTIPART_REPLY`.
     MultipartReply {
         /// True if another part of the same reply follows (`OFPMPF_REPLY_MORE`).
         more: bool,
         /// The content of this part.
         reply: MultipartReply,
     },
-    /// `OFPT_BARRIER_REQUEST`.
+    /// The message `OFPT_BARRIER_REQUEST`.
     BarrierRequest,
-    /// `OFPT_BARRIER_REPLY`.
+    /// The message `OFPT_BARRIER_REPLY`.
     BarrierReply,
     /// `OFPT_QUEUE_GET_CONFIG_REQUEST`, for one port or for all ([`PortNo::ANY`]).
     QueueConfigRequest(PortNo),
-    /// `OFPT_QUEUE_GET_CONFIG_REPLY`.
+    /// The message `OFPT_QUEUE_GET_CONFIG_REPLY`.
     QueueConfigReply(QueueConfig),
-    /// `OFPT_ROLE_REQUEST`.
+    /// The message `OFPT_ROLE_REQUEST`.
     RoleRequest(RoleMessage),
-    /// `OFPT_ROLE_REPLY`.
+    /// The message `OFPT_ROLE_REPLY`.
     RoleReply(RoleMessage),
-    /// `OFPT_GET_ASYNC_REQUEST`.
+    /// The message `OFPT_GET_ASYNC_REQUEST`.
     GetAsyncRequest,
-    /// `OFPT_GET_ASYNC_REPLY`.
+    /// The message `OFPT_GET_ASYNC_REPLY`.
     GetAsyncReply(AsyncConfig),
-    /// `OFPT_SET_ASYNC`.
+    /// The message `OFPT_SET_ASYNC`.
     SetAsync(AsyncConfig),
-    /// `OFPT_METER_MOD`.
+    /// The message `OFPT_METER_MOD`.
     MeterMod(MeterMod),
     /// `ONFT_BUNDLE_CONTROL` (ONF EXT-230), both directions.
     BundleControl(BundleControl),
-    /// `ONFT_BUNDLE_ADD_MESSAGE` (ONF EXT-230).
+    /// The message `ONFT_BUNDLE_ADD_MESSAGE` (ONF EXT-230).
     BundleAdd(BundleAdd),
-    /// `NXT_FLOW_MONITOR_CANCEL`, `ONFT_FLOW_MONITOR_CANCEL`.
+    /// The messages `NXT_FLOW_MONITOR_CANCEL`, `ONFT_FLOW_MONITOR_CANCEL`.
     FlowMonitorCancel(FlowMonitorId),
-    /// `NXT_FLOW_MONITOR_PAUSED`, `ONFT_FLOW_MONITOR_PAUSED`.
+    /// The messages `NXT_FLOW_MONITOR_PAUSED`, `ONFT_FLOW_MONITOR_PAUSED`.
     FlowMonitorPaused,
-    /// `NXT_FLOW_MONITOR_RESUMED`, `ONFT_FLOW_MONITOR_RESUMED`.
+    /// The messages `NXT_FLOW_MONITOR_RESUMED`, `ONFT_FLOW_MONITOR_RESUMED`.
     FlowMonitorResumed,
-    /// `NXT_SET_PACKET_IN_FORMAT`.
+    /// The message `NXT_SET_PACKET_IN_FORMAT`.
     SetPacketInFormat(PacketInFormat),
-    /// `NXT_SET_CONTROLLER_ID`.
+    /// The message `NXT_SET_CONTROLLER_ID`.
     SetControllerId(u16),
     /// `NXT_SET_FLOW_FORMAT`: the form of matches in OpenFlow 1.0.
     SetFlowFormat(FlowFormat),

@@ -12,33 +12,33 @@ use super::{
 /// `ofp_multipart_request`, joined from all of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultipartRequest {
-    /// `OFPMP_DESC`.
+    /// The multipart request `OFPMP_DESC`.
     Description,
-    /// `OFPMP_FLOW`.
+    /// The multipart request `OFPMP_FLOW`.
     Flow(RuleFilter),
-    /// `OFPMP_AGGREGATE`.
+    /// The multipart request `OFPMP_AGGREGATE`.
     Aggregate(RuleFilter),
-    /// `OFPMP_TABLE`.
+    /// The multipart request `OFPMP_TABLE`.
     Table,
     /// `OFPMP_PORT_STATS`, for one port or for all ([`PortNo::ANY`]).
     Port(PortNo),
-    /// `OFPMP_QUEUE`.
+    /// The multipart request `OFPMP_QUEUE`.
     Queue(QueueFilter),
     /// `OFPMP_GROUP`, for one group or for all (`None`).
     Group(Option<GroupId>),
     /// `OFPMP_GROUP_DESC`, for all groups (`None`); over OpenFlow 1.0 also for one.
     GroupDescription(Option<GroupId>),
-    /// `OFPMP_GROUP_FEATURES`.
+    /// The multipart request `OFPMP_GROUP_FEATURES`.
     GroupFeatures,
     /// `OFPMP_METER`, for one meter or for all (`None`).
     Meter(Option<MeterId>),
     /// `OFPMP_METER_CONFIG`, for one meter or for all (`None`).
     MeterConfig(Option<MeterId>),
-    /// `OFPMP_METER_FEATURES`.
+    /// The multipart request `OFPMP_METER_FEATURES`.
     MeterFeatures,
     /// `OFPMP_TABLE_FEATURES`, as a query that changes no feature.
     TableFeatures,
-    /// `OFPMP_PORT_DESC`.
+    /// The multipart request `OFPMP_PORT_DESC`.
     PortDescription,
     /// `NXST_FLOW` of OpenFlow 1.0.
     NiciraFlow(RuleFilter),
@@ -51,33 +51,33 @@ pub enum MultipartRequest {
 /// One part of a multipart reply (`ofp_multipart_reply`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultipartReply {
-    /// `OFPMP_DESC`.
+    /// The multipart reply `OFPMP_DESC`.
     Description(SwitchDescription),
-    /// `OFPMP_FLOW`.
+    /// The multipart reply `OFPMP_FLOW`.
     Flow(Vec<FlowStatistics>),
-    /// `OFPMP_AGGREGATE`.
+    /// The multipart reply `OFPMP_AGGREGATE`.
     Aggregate(AggregateStatistics),
-    /// `OFPMP_TABLE`.
+    /// The multipart reply `OFPMP_TABLE`.
     Table(Vec<TableStatistics>),
-    /// `OFPMP_PORT_STATS`.
+    /// The multipart reply `OFPMP_PORT_STATS`.
     Port(Vec<PortStatistics>),
-    /// `OFPMP_QUEUE`.
+    /// The multipart reply `OFPMP_QUEUE`.
     Queue(Vec<QueueStatistics>),
-    /// `OFPMP_GROUP`.
+    /// The multipart reply `OFPMP_GROUP`.
     Group(Vec<GroupStatistics>),
-    /// `OFPMP_GROUP_DESC`.
+    /// The multipart reply `OFPMP_GROUP_DESC`.
     GroupDescription(Vec<GroupDescription>),
-    /// `OFPMP_GROUP_FEATURES`.
+    /// The multipart reply `OFPMP_GROUP_FEATURES`.
     GroupFeatures(GroupFeatures),
-    /// `OFPMP_METER`.
+    /// The multipart reply `OFPMP_METER`.
     Meter(Vec<MeterStatistics>),
-    /// `OFPMP_METER_CONFIG`.
+    /// The multipart reply `OFPMP_METER_CONFIG`.
     MeterConfig(Vec<MeterDescription>),
-    /// `OFPMP_METER_FEATURES`.
+    /// The multipart reply `OFPMP_METER_FEATURES`.
     MeterFeatures(MeterFeatures),
-    /// `OFPMP_TABLE_FEATURES`.
+    /// The multipart reply `OFPMP_TABLE_FEATURES`.
     TableFeatures(Vec<TableFeatures>),
-    /// `OFPMP_PORT_DESC`.
+    /// The multipart reply `OFPMP_PORT_DESC`.
     PortDescription(Vec<PortDescription>),
     /// `NXST_FLOW` of OpenFlow 1.0.
     NiciraFlow(Vec<FlowStatistics>),

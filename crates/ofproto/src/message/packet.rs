@@ -20,7 +20,7 @@ pub struct PacketIn {
     pub continuation: Vec<u8>,
     /// Length of the packet before truncation to the message length.
     pub length: u32,
-    /// The packet.
+    /// The bytes of the packet.
     pub data: Vec<u8>,
 }
 
@@ -30,9 +30,9 @@ pub enum PacketInFormat {
     /// `OFPT_PACKET_IN` of the agreed version.
     #[default]
     Standard,
-    /// `NXT_PACKET_IN`.
+    /// The format `NXT_PACKET_IN`.
     Nicira,
-    /// `NXT_PACKET_IN2`.
+    /// The format `NXT_PACKET_IN2`.
     Nicira2,
 }
 
@@ -43,6 +43,6 @@ pub struct PacketOut {
     pub in_port: PortNo,
     /// The actions to execute.
     pub actions: Vec<Action>,
-    /// The packet.
+    /// The bytes of the packet.
     pub data: Vec<u8>,
 }

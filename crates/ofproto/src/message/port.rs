@@ -8,7 +8,7 @@ use shunt_pipeline::{PortConfig, PortInfo, QueueId};
 /// Features of a link (`ofp_port_features` bits, speeds in kbit/s).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFeatures {
-    /// Features in use.
+    /// Features that the link uses now.
     pub current: u32,
     /// Features that the port advertises.
     pub advertised: u32,
@@ -16,9 +16,9 @@ pub struct LinkFeatures {
     pub supported: u32,
     /// Features that the peer advertises.
     pub peer: u32,
-    /// Current speed.
+    /// Current speed of the link, in kbit/s.
     pub speed_kbps: u32,
-    /// Maximum speed.
+    /// Maximum speed of the link, in kbit/s.
     pub speed_max_kbps: u32,
 }
 
@@ -42,7 +42,7 @@ pub struct PortDescription {
 }
 
 impl PortDescription {
-    /// Describes a port.
+    /// Describes a port for controllers.
     #[must_use]
     pub fn of(port: &PortInfo, link: LinkFeatures) -> Self {
         Self {
@@ -139,7 +139,7 @@ pub struct ReportedPortCounters {
     pub rx_over_errors: u64,
     /// Number of received frames with a wrong frame check sequence.
     pub rx_crc_errors: u64,
-    /// Number of collisions.
+    /// Number of collisions on the port.
     pub collisions: u64,
 }
 

@@ -33,24 +33,24 @@ pub struct Features {
     pub datapath_id: u64,
     /// Number of packets that the switch can buffer.
     pub buffers_count: u32,
-    /// Number of tables.
+    /// Number of tables of the switch.
     pub tables_count: u8,
     /// Id of an auxiliary connection; 0 for the main connection.
     pub auxiliary_id: u8,
-    /// `ofp_capabilities`.
+    /// The capabilities of the switch (`ofp_capabilities`).
     pub capabilities: u32,
 }
 
 impl Features {
-    /// Flow statistics (`OFPC_FLOW_STATS`).
+    /// The switch has flow statistics (`OFPC_FLOW_STATS`).
     pub const FLOW_STATS: u32 = 1;
-    /// Table statistics (`OFPC_TABLE_STATS`).
+    /// The switch has table statistics (`OFPC_TABLE_STATS`).
     pub const TABLE_STATS: u32 = 1 << 1;
-    /// Port statistics (`OFPC_PORT_STATS`).
+    /// The switch has port statistics (`OFPC_PORT_STATS`).
     pub const PORT_STATS: u32 = 1 << 2;
-    /// Group statistics (`OFPC_GROUP_STATS`).
+    /// The switch has group statistics (`OFPC_GROUP_STATS`).
     pub const GROUP_STATS: u32 = 1 << 3;
-    /// Queue statistics (`OFPC_QUEUE_STATS`).
+    /// The switch has queue statistics (`OFPC_QUEUE_STATS`).
     pub const QUEUE_STATS: u32 = 1 << 6;
 
     /// Returns the features that every bridge of this switch has.

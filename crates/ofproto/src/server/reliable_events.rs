@@ -122,7 +122,7 @@ mod tests {
         testing::MemoryHost,
     };
 
-    /// Returns an event.
+    /// Returns an event for controllers.
     fn event() -> ControllerEvent {
         let host = MemoryHost::new(|| shunt_pipeline::Time::ZERO);
         let port = host.ports().remove(0);

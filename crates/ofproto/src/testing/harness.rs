@@ -27,7 +27,7 @@ use crate::{
 ///
 /// Time does not advance except in [`Self::advance_time`].
 pub struct ConnectionHarness {
-    /// The bridge.
+    /// The bridge of the tested connection.
     pub host: Arc<MemoryHost>,
     /// The connection under test.
     pub connection: Connection,
@@ -124,7 +124,7 @@ impl ConnectionHarness {
         xid
     }
 
-    /// Sends raw bytes.
+    /// Sends raw bytes to the connection.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.connection.receive(bytes, self.host.now());
     }

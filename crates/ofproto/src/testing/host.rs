@@ -129,7 +129,7 @@ impl MemoryHost {
         self.listings.load(Ordering::Relaxed)
     }
 
-    /// Returns the pipeline.
+    /// Returns the pipeline of the bridge.
     #[must_use]
     pub const fn pipeline(&self) -> &Pipeline {
         &self.pipeline

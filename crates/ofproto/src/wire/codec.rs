@@ -27,7 +27,7 @@ use crate::{
 pub enum Codec {
     /// OpenFlow 1.0.0, with the forms that the client chose.
     V10(V10Settings),
-    /// OpenFlow 1.3.5.
+    /// The codec of OpenFlow 1.3.5.
     V13,
 }
 

@@ -36,29 +36,29 @@ pub(crate) struct PartWriter {
 /// An entry of a multipart reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReplyEntry<'a> {
-    /// Entry of `OFPMP_FLOW`.
+    /// An entry of a reply `OFPMP_FLOW`.
     Flow(&'a FlowStatistics),
-    /// Entry of `NXST_FLOW`.
+    /// An entry of a reply `NXST_FLOW`.
     NiciraFlow(&'a FlowStatistics),
     /// Entry of `NXST_FLOW_MONITOR` and `ONFST_FLOW_MONITOR`.
     FlowUpdate(&'a FlowUpdate),
-    /// Entry of `OFPMP_TABLE`.
+    /// An entry of a reply `OFPMP_TABLE`.
     Table(&'a TableStatistics),
-    /// Entry of `OFPMP_PORT_STATS`.
+    /// An entry of a reply `OFPMP_PORT_STATS`.
     Port(&'a PortStatistics),
-    /// Entry of `OFPMP_QUEUE`.
+    /// An entry of a reply `OFPMP_QUEUE`.
     Queue(&'a QueueStatistics),
-    /// Entry of `OFPMP_GROUP`.
+    /// An entry of a reply `OFPMP_GROUP`.
     Group(&'a GroupStatistics),
-    /// Entry of `OFPMP_GROUP_DESC`.
+    /// An entry of a reply `OFPMP_GROUP_DESC`.
     GroupDescription(&'a GroupDescription),
-    /// Entry of `OFPMP_METER`.
+    /// An entry of a reply `OFPMP_METER`.
     Meter(&'a MeterStatistics),
-    /// Entry of `OFPMP_METER_CONFIG`.
+    /// An entry of a reply `OFPMP_METER_CONFIG`.
     MeterConfig(&'a MeterDescription),
-    /// Entry of `OFPMP_TABLE_FEATURES`.
+    /// An entry of a reply `OFPMP_TABLE_FEATURES`.
     TableFeatures(&'a TableFeatures),
-    /// Entry of `OFPMP_PORT_DESC`.
+    /// An entry of a reply `OFPMP_PORT_DESC`.
     PortDescription(&'a PortDescription),
 }
 

@@ -7,7 +7,7 @@ use crate::schema::{ColumnType, TableDefinition, uuid_column_type};
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ColumnId {
-    /// The column `_uuid`.
+    /// The column `_uuid`, which each table has.
     Uuid,
     /// The column `_version`, which changes with each change of the row.
     Version,

@@ -36,7 +36,7 @@ impl Rows {
         self.parts.iter().map(|part| part.len()).sum()
     }
 
-    /// Returns a row.
+    /// Returns the row with a UUID.
     pub(super) fn get(&self, uuid: RowUuid) -> Option<&Arc<Row>> {
         self.parts.get(part_of(uuid))?.get(&uuid)
     }
@@ -51,7 +51,7 @@ impl Rows {
         self.parts.iter().flat_map(|part| part.iter())
     }
 
-    /// Returns all rows.
+    /// Returns all rows of the table.
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.parts.iter().flat_map(|part| part.values())
     }

@@ -72,7 +72,7 @@ impl<'a> WorkingSet<'a> {
         self.set(table, uuid, new);
     }
 
-    /// Deletes a row.
+    /// Deletes a row of a table.
     pub fn delete(&mut self, table: usize, uuid: RowUuid) {
         self.set(table, uuid, None);
     }

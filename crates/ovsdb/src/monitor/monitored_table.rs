@@ -18,11 +18,11 @@ use crate::{
 /// The generation of a monitor, which decides the form of its updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonitorVersion {
-    /// `monitor` and `update`.
+    /// Requests `monitor`, with notifications `update`.
     One,
-    /// `monitor_cond` and `update2`.
+    /// Requests `monitor_cond`, with notifications `update2`.
     Two,
-    /// `monitor_cond_since` and `update3`.
+    /// Requests `monitor_cond_since`, with notifications `update3`.
     Three,
 }
 

@@ -5,18 +5,18 @@
 pub enum AtomType {
     /// A signed integer of 64 bits.
     Integer,
-    /// A floating-point number.
+    /// A floating-point number of 64 bits.
     Real,
-    /// True or false.
+    /// A value that is true or false.
     Boolean,
-    /// A string.
+    /// A string in UTF-8.
     String,
     /// The UUID of a row.
     Uuid,
 }
 
 impl AtomType {
-    /// All atomic types.
+    /// All types of values without parts.
     const ALL: [Self; 5] = [Self::Integer, Self::Real, Self::Boolean, Self::String, Self::Uuid];
 
     /// Returns the name of the type in the protocol.

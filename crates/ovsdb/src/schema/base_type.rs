@@ -20,7 +20,7 @@ pub struct BaseType {
 /// A constraint on atoms.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constraint {
-    /// No constraint.
+    /// Any atom of the type is allowed.
     None,
     /// The allowed atoms, in ascending order.
     Enum(Vec<Atom>),

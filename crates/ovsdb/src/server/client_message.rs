@@ -8,7 +8,7 @@ use crate::transaction::{ExpectedReferences, RequestedOperation, RowCheck};
 /// A JSON-RPC message of a client; `transact` requests are parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClientMessage {
-    /// Any message.
+    /// Any other JSON-RPC message.
     Json(Value),
     /// A `transact` request that names a database.
     Transact(TransactMessage),

@@ -58,7 +58,7 @@ impl<'a> JsonText<'a> {
         (self.string()? == word).then_some(())
     }
 
-    /// Reads any value.
+    /// Reads a JSON value of any type.
     pub(super) fn value(&mut self) -> Option<Value> {
         let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
         let value = values.next()?.ok()?;

@@ -206,7 +206,7 @@ impl ServerCore {
         Ok(())
     }
 
-    /// Handles `monitor_cond_change`.
+    /// Handles the request `monitor_cond_change`.
     fn change_monitor(
         &mut self,
         client: ClientId,
@@ -235,7 +235,7 @@ impl ServerCore {
         Ok(empty_object())
     }
 
-    /// Handles `monitor_cancel`.
+    /// Handles the request `monitor_cancel`.
     fn cancel_monitor(&mut self, client: ClientId, params: &Value) -> Answer {
         let Some([id]) = params.as_array().map(Vec::as_slice) else {
             return Err("invalid parameters".into());

@@ -37,7 +37,7 @@ pub struct ClientId(pub u64);
 pub enum ClientOrigin {
     /// A Unix socket of this host.
     Local,
-    /// A TCP port.
+    /// The client connected to a TCP port.
     Remote,
 }
 

@@ -39,7 +39,7 @@ struct MergedChanges {
 /// The changes of clients, and the rows after them.
 #[derive(Clone, Debug)]
 pub struct ClientChanges {
-    /// The changed rows.
+    /// The rows that clients changed.
     pub rows: Vec<ChangedRow>,
     /// All rows after these changes, and perhaps after later changes.
     pub snapshot: DatabaseSnapshot,

@@ -36,17 +36,17 @@ pub enum Clause {
 /// A comparison of a column with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionFunction {
-    /// `<`
+    /// The function `<`.
     Less,
-    /// `<=`
+    /// The function `<=`.
     AtMost,
-    /// `==`
+    /// The function `==`.
     Equal,
-    /// `!=`
+    /// The function `!=`.
     NotEqual,
-    /// `>=`
+    /// The function `>=`.
     AtLeast,
-    /// `>`
+    /// The function `>`.
     Greater,
     /// `includes`: the column has all members of the value.
     Includes,

@@ -18,7 +18,7 @@ use crate::{
 /// The operations that a client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseAccess {
-    /// All operations.
+    /// The client may use all operations.
     ReadWrite,
     /// Only operations that change nothing.
     ReadOnly,

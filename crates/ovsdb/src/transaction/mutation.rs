@@ -22,15 +22,15 @@ pub struct Mutation {
 /// The operation of a mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutator {
-    /// `+=`
+    /// The mutator `+=`.
     Add,
-    /// `-=`
+    /// The mutator `-=`.
     Subtract,
-    /// `*=`
+    /// The mutator `*=`.
     Multiply,
-    /// `/=`
+    /// The mutator `/=`.
     Divide,
-    /// `%=`
+    /// The mutator `%=`.
     Remainder,
     /// `insert`: adds members to a set or map.
     Insert,
@@ -39,7 +39,7 @@ pub enum Mutator {
 }
 
 impl Mutator {
-    /// All mutators.
+    /// All operations of mutations.
     const ALL: [Self; 7] = [
         Self::Add,
         Self::Subtract,

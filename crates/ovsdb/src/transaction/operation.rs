@@ -40,7 +40,7 @@ pub(super) struct Executor<'a, 'b> {
 pub(super) enum Stop {
     /// The JSON members of the operation are invalid.
     Members(String),
-    /// The operation fails.
+    /// The operation fails with an error.
     Failure(TransactionError),
     /// The operation waits for a change, until this time after the request arrived.
     Wait(Option<Duration>),
@@ -91,7 +91,7 @@ impl<'a> Executor<'a, '_> {
         result
     }
 
-    /// Executes an `insert`.
+    /// Executes an `insert` operation.
     fn insert(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let name = members.find_string("uuid-name")?;
@@ -142,7 +142,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::from_iter([("uuid".to_owned(), json!(["uuid", uuid.to_string()]))]))
     }
 
-    /// Executes `select`.
+    /// Executes a `select` operation.
     fn select(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -164,7 +164,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::from_iter([("rows".to_owned(), rows.into())]))
     }
 
-    /// Executes `update`.
+    /// Executes an `update` operation.
     fn update(&mut self, json: &Value, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -196,7 +196,7 @@ impl<'a> Executor<'a, '_> {
         Ok(count(rows.len()))
     }
 
-    /// Executes `mutate`.
+    /// Executes a `mutate` operation.
     fn mutate(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -218,7 +218,7 @@ impl<'a> Executor<'a, '_> {
         Ok(count(rows.len()))
     }
 
-    /// Executes `delete`.
+    /// Executes a `delete` operation.
     fn delete(&mut self, members: &Members<'_>) -> Executed {
         let (index, table) = self.table(members)?;
         let clauses = required_array(members, "where")?;
@@ -231,7 +231,7 @@ impl<'a> Executor<'a, '_> {
         Ok(count(rows.len()))
     }
 
-    /// Executes `wait`.
+    /// Executes a `wait` operation.
     fn wait(&mut self, members: &Members<'_>) -> Executed {
         let timeout = members.find_integer("timeout")?;
         let (index, table) = self.table(members)?;
@@ -309,7 +309,7 @@ impl<'a> Executor<'a, '_> {
         value.is_some_and(|value| check.references.are_those_of(value))
     }
 
-    /// Executes `commit`.
+    /// Executes a `commit` operation.
     fn commit(&mut self, members: &Members<'_>) -> Executed {
         members.required("durable")?;
         let durable = members.find_boolean("durable")?;
@@ -318,7 +318,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::new())
     }
 
-    /// Executes `comment`.
+    /// Executes a `comment` operation.
     fn comment(&mut self, members: &Members<'_>) -> Executed {
         let comment = members.string("comment")?;
         members.finish()?;
@@ -326,7 +326,7 @@ impl<'a> Executor<'a, '_> {
         Ok(Map::new())
     }
 
-    /// Executes `assert`.
+    /// Executes an `assert` operation.
     fn assert(&mut self, members: &Members<'_>) -> Executed {
         let lock = members.string("lock")?;
         members.finish()?;

@@ -34,7 +34,7 @@ pub struct RowCheck {
 /// The references that a row must have, in the form that the client chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExpectedReferences {
-    /// `["uuid", UUID]`
+    /// One row, as `["uuid", UUID]`.
     One(RowUuid),
     /// `["set", [["uuid", UUID], ..]]`
     Set(Vec<RowUuid>),

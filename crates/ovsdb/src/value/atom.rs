@@ -18,7 +18,7 @@ pub enum Atom {
     Integer(i64),
     /// A finite floating-point number.
     Real(OrderedReal),
-    /// A boolean.
+    /// A value that is true or false.
     Boolean(bool),
     /// A string without null bytes.
     String(Arc<str>),

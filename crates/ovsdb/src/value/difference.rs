@@ -157,13 +157,13 @@ mod tests {
         ColumnType::from_json(&serde_json::from_str(text).unwrap()).unwrap()
     }
 
-    /// Generates a set.
+    /// Generates a set of atoms.
     fn set() -> impl Strategy<Value = Datum> {
         proptest::collection::vec(0..6_i64, 0..6)
             .prop_map(|atoms| Datum::set(atoms.into_iter().map(Atom::Integer)))
     }
 
-    /// Generates a map.
+    /// Generates a map of atoms.
     fn map() -> impl Strategy<Value = Datum> {
         let pairs = proptest::collection::vec((0..6_i64, 0..3_i64), 0..6);
         pairs.prop_map(|pairs| {

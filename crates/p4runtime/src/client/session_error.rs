@@ -31,7 +31,7 @@ pub enum SessionError {
     /// A request timed out.
     #[error("the device did not respond within the request timeout")]
     Silent,
-    /// The stream ended.
+    /// The device ended the stream.
     #[error("the device ended the stream of the P4Runtime connection")]
     Ended,
     /// Another controller uses the election id.
@@ -76,7 +76,7 @@ pub enum SessionError {
     /// The number of results differs from that of the updates.
     #[error("the device returned {responses} results for a batch of {updates} updates")]
     ResultCount {
-        /// Number of results.
+        /// Number of results in the reply.
         responses: usize,
         /// Number of updates that were sent.
         updates: usize,

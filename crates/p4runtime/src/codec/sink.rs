@@ -134,7 +134,7 @@ mod tests {
         FieldId::Metadata,
     ];
 
-    /// Generates matches.
+    /// Generates the matches of an entry.
     fn matches() -> impl Strategy<Value = Match> {
         let field = (prop::sample::select(FIELDS), any::<u128>(), any::<u128>());
         prop::collection::vec(field, 0..6).prop_map(|fields| {
@@ -147,7 +147,7 @@ mod tests {
         })
     }
 
-    /// Generates rules.
+    /// Generates the rules of LTM entries.
     fn rules() -> impl Strategy<Value = LtmRule> {
         let ends = (any::<bool>(), prop::option::of(0u32..2));
         (matches(), matches(), 0u32..70_000, 0u16..300, ends).prop_map(

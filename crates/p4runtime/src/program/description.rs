@@ -93,7 +93,7 @@ impl Default for Program {
 /// The match kind of a key field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchKind {
-    /// Matches all bits.
+    /// The field is matched in all bits.
     Exact,
     /// Matches the bits of a mask.
     Ternary,
@@ -104,7 +104,7 @@ pub enum MatchKind {
 pub enum FieldSource {
     /// The tag of the packet.
     Tag,
-    /// The ingress port.
+    /// The field is the ingress port.
     InPort,
     /// A field of the flow key.
     Header(FieldId),
@@ -192,9 +192,9 @@ pub enum ParamRole {
     Value(&'static KeyField),
     /// The mask of the bits to write.
     Mask(&'static KeyField),
-    /// The next tag.
+    /// The parameter is the next tag.
     Tag,
-    /// The egress port.
+    /// The parameter is the egress port.
     Port,
 }
 
@@ -225,7 +225,7 @@ impl Param {
 /// An action that entries of an LTM table can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActionSpec {
-    /// Action id.
+    /// Id of the action in the P4Info.
     pub id: u32,
     /// Name in the P4Info and in the program.
     pub name: &'static str,
@@ -327,7 +327,7 @@ pub const CPU_PORT: u16 = 510;
 pub struct PacketHeader {
     /// Id that P4 compilers assign.
     pub id: u32,
-    /// `packet_in` or `packet_out`.
+    /// The name of the header: `packet_in` or `packet_out`.
     pub name: &'static str,
     /// Fields by id, from 1.
     pub fields: &'static [PacketField],
@@ -340,7 +340,7 @@ pub struct PacketField {
     pub id: u32,
     /// Name in the P4Info and in the program.
     pub name: &'static str,
-    /// Width in bits.
+    /// Width of the field in bits.
     pub width: u16,
 }
 

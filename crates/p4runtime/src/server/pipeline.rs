@@ -41,7 +41,7 @@ impl ForwardingPipeline {
         self.running.is_some()
     }
 
-    /// Executes a `SetForwardingPipelineConfig`.
+    /// Executes a request `SetForwardingPipelineConfig`.
     pub(super) fn set(
         &mut self,
         device: &mut dyn Device,

@@ -29,7 +29,7 @@ use crate::{
 /// Configuration of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Device id.
+    /// Device id that clients must name.
     pub device_id: u64,
     /// Maximum number of connections; further ones are closed at once.
     pub connections_max: usize,

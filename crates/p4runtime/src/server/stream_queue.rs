@@ -64,7 +64,7 @@ pub(super) fn stream_queue(messages_max: usize, bytes_max: usize) -> (StreamQueu
 }
 
 impl StreamQueue {
-    /// Adds a message.
+    /// Adds a message to the queue.
     pub(super) fn push(&self, update: Update) -> Result<(), QueueFull> {
         let is_notice = matches!(update, Update::IdleTimeoutNotification(_));
         let message = StreamMessageResponse { update: Some(update) };

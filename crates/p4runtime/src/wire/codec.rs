@@ -28,7 +28,7 @@ use super::{
 
 /// A message that is decoded from one contiguous buffer.
 pub(crate) trait ContiguousMessage: Message + Default {
-    /// Decodes the message.
+    /// Decodes the message from one buffer.
     fn decode_contiguous(bytes: Bytes) -> Result<Self, DecodeError> {
         Self::decode(bytes)
     }

@@ -264,7 +264,7 @@ impl<'a> ProtoReader<'a> {
         i32::try_from(self.varint()?).ok()
     }
 
-    /// Reads length-prefixed bytes.
+    /// Reads bytes after their length.
     fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.varint()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;

@@ -23,7 +23,7 @@ impl ProtoWriter {
         Self(Vec::with_capacity(ENTRY_BYTES))
     }
 
-    /// Returns the message.
+    /// Returns the encoded message.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         self.0
     }
@@ -48,7 +48,7 @@ impl ProtoWriter {
         self.nested(2, entry)
     }
 
-    /// Appends encoded bytes.
+    /// Appends bytes that are encoded already.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -69,7 +69,7 @@ impl ProtoWriter {
         self.nested(7, |_| {});
     }
 
-    /// Writes an entry.
+    /// Writes a table entry.
     pub(crate) fn entry(&mut self, entry: &TableEntry) {
         let TableEntry {
             table_id,
@@ -104,7 +104,7 @@ impl ProtoWriter {
         self.bytes(11, metadata);
     }
 
-    /// Writes a `FieldMatch`.
+    /// Writes the message `FieldMatch`.
     fn field_match(&mut self, field: &FieldMatch) {
         match &field.field_match_type {
             Some(FieldMatchType::Exact(exact)) => {
@@ -122,7 +122,7 @@ impl ProtoWriter {
         }
     }
 
-    /// Writes an `Action`.
+    /// Writes the message `Action`.
     fn action(&mut self, action: &Action) {
         self.number(1, action.action_id.into());
         for param in &action.params {

@@ -26,7 +26,7 @@ struct FrameCounts {
     requests: AtomicUsize,
     /// True if the proxy drops all bytes.
     is_cut: AtomicBool,
-    /// Signals a request.
+    /// Notifies the test of a request.
     requested: Notify,
 }
 

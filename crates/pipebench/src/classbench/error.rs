@@ -72,7 +72,7 @@ pub enum ParameterError {
         protocol: u8,
         /// The pair of port classes.
         pair: &'static str,
-        /// The empty section.
+        /// The name of the empty section.
         section: &'static str,
     },
 }
@@ -92,9 +92,9 @@ pub enum FilterRequestError {
     /// The smoothness is out of range.
     #[error("the smoothness is {smoothness}: it must be from 0 to {max}")]
     Smoothness {
-        /// The requested smoothness.
+        /// The smoothness that was requested.
         smoothness: u8,
-        /// The largest smoothness.
+        /// The largest smoothness that is possible.
         max: u8,
     },
     /// A scope is out of range.
@@ -102,7 +102,7 @@ pub enum FilterRequestError {
     Scope {
         /// The kind of scope: addresses or ports.
         what: &'static str,
-        /// The requested scope.
+        /// The scope that was requested.
         scope: f64,
     },
 }

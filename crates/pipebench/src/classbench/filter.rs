@@ -114,13 +114,13 @@ impl fmt::Display for TcpFlags {
 /// A 5-tuple filter with TCP flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Filter {
-    /// Source addresses.
+    /// Source addresses that the filter matches.
     pub source: AddressPrefix,
-    /// Destination addresses.
+    /// Destination addresses that the filter matches.
     pub destination: AddressPrefix,
-    /// Source ports.
+    /// Source ports that the filter matches.
     pub source_ports: PortRange,
-    /// Destination ports.
+    /// Destination ports that the filter matches.
     pub destination_ports: PortRange,
     /// The IP protocol; `None` for any.
     pub protocol: Option<u8>,

@@ -7,15 +7,15 @@ use super::{filter::Filter, ranges::PortRange};
 /// A field of a filter, for the statistics of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterField {
-    /// Source addresses.
+    /// The source addresses of filters.
     Source,
-    /// Destination addresses.
+    /// The destination addresses of filters.
     Destination,
-    /// Source ports.
+    /// The source ports of filters.
     SourcePorts,
-    /// Destination ports.
+    /// The destination ports of filters.
     DestinationPorts,
-    /// The protocol.
+    /// The protocol of filters.
     Protocol,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for FilterField {
 /// Statistics of a rule set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Statistics {
-    /// Number of filters.
+    /// Number of filters in the set.
     pub rules: usize,
     /// Number of distinct pairs of prefix lengths.
     pub address_pairs: usize,

@@ -88,7 +88,7 @@ fn report(
 }
 
 /// Returns the line of a byte, to show with an error.
-/// Also returns the lines before and after it.
+/// The function also returns the lines before and after it.
 fn lines_around(text: &str, offset: usize) -> &str {
     let (before, behind) = text.split_at_checked(offset).unwrap_or((text, ""));
     let begin = before.rmatch_indices('\n').nth(1).map_or(0, |(at, _)| at + 1);

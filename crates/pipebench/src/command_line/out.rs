@@ -23,7 +23,7 @@ impl OutputDestination {
         self.path.as_deref().map_or(Ok(()), OutputFile::check).into_diagnostic()
     }
 
-    /// Writes the output.
+    /// Writes the output of a command.
     pub(crate) fn write(
         &self,
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum SourceName {
     /// A built-in pipeline by name.
     Pipeline(&'static str),
-    /// A pipeline file.
+    /// The file of a pipeline.
     PipelineFile(String),
     /// One table of rules from filters, or from a file of a switch's rules.
     ClassBench(FilterName),
@@ -20,9 +20,9 @@ pub enum SourceName {
 /// The source of filters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FilterName {
-    /// Access lists.
+    /// Filters like those of access lists.
     Acl,
-    /// Firewalls.
+    /// Filters like those of firewalls.
     Firewall,
     /// Chains of IP rules.
     Ipc,

@@ -40,7 +40,7 @@ pub struct WorkloadName {
     pub packets: Option<u64>,
     /// Distribution of packets over flows.
     pub sizes: FlowSizes,
-    /// Lengths of packets.
+    /// Lengths of the packets, in bytes.
     pub bytes: PacketSizes,
     /// Distribution of the times between packets.
     pub gaps: Gaps,
@@ -63,7 +63,7 @@ pub struct WorkloadName {
 /// The traversals of a pipeline for which rules and flows are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Terminals {
-    /// Traversals that forward.
+    /// Only traversals that forward packets.
     Output,
     /// All traversals, including those that drop or ask a controller.
     All,

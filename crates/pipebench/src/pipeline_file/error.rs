@@ -96,9 +96,9 @@ pub enum PipelineFault {
     NoEdge {
         /// Name of the traversal, or its number in the file.
         of: String,
-        /// The previous table.
+        /// The table from which the step leads.
         from: u8,
-        /// The next table.
+        /// The table to which the step leads.
         to: u8,
     },
     /// A traversal matches a field that its table does not match.
@@ -160,7 +160,7 @@ pub enum PipelineFault {
         table: u8,
         /// Name of the table.
         name: String,
-        /// The first table.
+        /// The table in which traversals start.
         start: u8,
     },
 }

@@ -58,9 +58,9 @@ fn eight_fields() -> Vec<Field> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedCounts {
-    /// Number of tables.
+    /// Number of tables of the pipeline.
     pub tables: usize,
-    /// Number of traversals.
+    /// Number of traversals of the pipeline.
     pub traversals: usize,
 }
 
@@ -85,9 +85,9 @@ pub struct PipelineTable {
 /// An edge from one table to another, with an optional condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The previous table.
+    /// The table from which the edge leads.
     pub from: u8,
-    /// The next table.
+    /// The table to which the edge leads.
     pub to: u8,
     /// Condition for a packet to take this edge.
     pub condition: Option<String>,

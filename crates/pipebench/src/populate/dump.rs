@@ -26,7 +26,7 @@ pub struct SwitchDump {
 pub struct DumpTable {
     /// Number of the table.
     pub id: u8,
-    /// Number of rules.
+    /// Number of rules of the table.
     pub rules: usize,
     /// Number of distinct masks.
     pub masks: usize,

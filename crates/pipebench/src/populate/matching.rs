@@ -21,7 +21,7 @@ pub(crate) struct StepMatch {
 /// The matches of a step on fields that traffic does not vary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OtherMatches {
-    /// The ingress port.
+    /// The ingress port that the step matches.
     pub(crate) port: Option<u16>,
     /// True if the packets must be IP.
     pub(crate) is_ip: bool,

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct StatisticRow {
     /// The name of the value.
     pub what: String,
-    /// The measured value.
+    /// The value that was measured.
     pub value: f64,
     /// The unit; empty for a count.
     pub unit: &'static str,

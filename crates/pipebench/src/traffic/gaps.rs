@@ -19,7 +19,7 @@ pub enum Gaps {
     Mawi,
     /// Exponential gaps, which are memoryless.
     Poisson,
-    /// Constant gaps.
+    /// All gaps between packets are equal.
     Constant,
 }
 

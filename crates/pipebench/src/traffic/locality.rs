@@ -55,11 +55,11 @@ impl fmt::Display for Locality {
 /// The values of one field that a rule matches: a closed interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The matched field.
+    /// The field that the rule matches.
     pub field: FieldId,
-    /// The lowest value.
+    /// The lowest value that the rule matches.
     pub low: u128,
-    /// The highest value.
+    /// The highest value that the rule matches.
     pub high: u128,
 }
 

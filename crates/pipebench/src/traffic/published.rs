@@ -38,7 +38,7 @@ pub struct TracePair {
 /// Published numbers of packets and flows of a trace, and its gaps.
 #[derive(Debug, Deserialize)]
 pub struct TraceStatistics {
-    /// Number of packets.
+    /// Number of packets of the trace.
     pub packets: u64,
     /// Number of distinct tuples of addresses, ports and protocol.
     pub flows: u64,
@@ -115,7 +115,7 @@ pub struct LengthShare {
 pub struct Coflows {
     /// Publication that describes the workload.
     pub cite: String,
-    /// Number of coflows.
+    /// Number of coflows of the workload.
     pub coflows: u32,
     /// Number of flows of all coflows.
     pub flows: u32,
@@ -138,11 +138,11 @@ pub struct Coflows {
 /// Sizes of flows, in bytes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct FlowBytes {
-    /// The mean size.
+    /// The mean size of a flow.
     pub mean_bytes: f64,
-    /// The largest size.
+    /// The largest size of a flow.
     pub most_bytes: f64,
-    /// The smallest size.
+    /// The smallest size of a flow.
     pub least_bytes: f64,
 }
 
@@ -151,7 +151,7 @@ pub struct FlowBytes {
 pub struct ReplayStatistics {
     /// Publication that describes the replay.
     pub cite: String,
-    /// Number of flows.
+    /// Number of flows of the replay.
     pub flows: u64,
     /// Number of packets of all flows.
     pub packets: u64,
@@ -175,7 +175,7 @@ pub struct UpdateSize {
     pub title: String,
     /// Percentage of the rule set.
     pub percent: Option<u32>,
-    /// Number of rules.
+    /// Number of rules of the update.
     pub rules: Option<u32>,
 }
 

@@ -160,7 +160,7 @@ impl BoundedPareto {
         Ok(Self { least, tail: pow(least / most, low), alpha: low })
     }
 
-    /// Samples one number.
+    /// Samples one number of the distribution.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         self.least * pow(1.0 - stream.unit() * (1.0 - self.tail), -1.0 / self.alpha)
     }

@@ -21,7 +21,7 @@ pub enum HashFields {
     NwSrc,
     /// `nw_dst`: the destination address.
     NwDst,
-    /// `symmetric_l3`: addresses.
+    /// The hash `symmetric_l3` of the addresses.
     SymmetricL3,
 }
 
@@ -45,13 +45,13 @@ pub struct MultipathAction {
 /// The algorithm of `multipath` (`nx_mp_algorithm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MultipathAlgorithm {
-    /// `modulo_n`.
+    /// The algorithm `modulo_n`.
     ModuloN,
-    /// `hash_threshold` (RFC 2992).
+    /// The algorithm `hash_threshold` (RFC 2992).
     HashThreshold,
     /// `hrw`: highest random weight (RFC 2991).
     HighestRandomWeight,
-    /// `iter_hash`.
+    /// The algorithm `iter_hash`.
     IterativeHash,
 }
 

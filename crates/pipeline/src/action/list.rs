@@ -56,7 +56,7 @@ pub enum Action {
         /// The bits to write.
         mask: u128,
     },
-    /// `load:VALUE->FIELD[..]` (`NXAST_REG_LOAD`).
+    /// The action `load:VALUE->FIELD[..]` (`NXAST_REG_LOAD`).
     Load {
         /// The bits to write.
         target: Subfield,
@@ -75,7 +75,7 @@ pub enum Action {
         /// Ethernet type of the new tag.
         ethertype: u16,
     },
-    /// `pop_vlan`, `strip_vlan` (`OFPAT_POP_VLAN`).
+    /// The action `pop_vlan`, `strip_vlan` (`OFPAT_POP_VLAN`).
     PopVlan,
     /// `dec_ttl` (`OFPAT_DEC_NW_TTL`, `NXAST_DEC_TTL`, `NXAST_DEC_TTL_CNT_IDS`).
     DecTtl {
@@ -108,7 +108,7 @@ pub enum Action {
     Group(GroupId),
     /// `meter:ID` (`OFPAT_METER` of OpenFlow 1.5; in 1.3 an instruction).
     Meter(MeterId),
-    /// `mod_nw_ttl:TTL` (`OFPAT_SET_NW_TTL`).
+    /// The action `mod_nw_ttl:TTL` (`OFPAT_SET_NW_TTL`).
     SetNwTtl(u8),
     /// `mod_tp_src:PORT`: write the source port of TCP, UDP or SCTP.
     ///
@@ -131,18 +131,18 @@ pub enum Action {
         /// Ethernet type of the packet after the push.
         ethertype: u16,
     },
-    /// `pop_mpls:TYPE` (`OFPAT_POP_MPLS`).
+    /// The action `pop_mpls:TYPE` (`OFPAT_POP_MPLS`).
     PopMpls {
         /// Ethernet type of the packet after its last label is popped.
         ethertype: u16,
     },
-    /// `set_mpls_ttl:TTL` (`OFPAT_SET_MPLS_TTL`).
+    /// The action `set_mpls_ttl:TTL` (`OFPAT_SET_MPLS_TTL`).
     SetMplsTtl(u8),
-    /// `dec_mpls_ttl` (`OFPAT_DEC_MPLS_TTL`).
+    /// The action `dec_mpls_ttl` (`OFPAT_DEC_MPLS_TTL`).
     DecMplsTtl,
-    /// `push:FIELD[..]` (`NXAST_STACK_PUSH`).
+    /// The action `push:FIELD[..]` (`NXAST_STACK_PUSH`).
     Push(Subfield),
-    /// `pop:FIELD[..]` (`NXAST_STACK_POP`).
+    /// The action `pop:FIELD[..]` (`NXAST_STACK_POP`).
     Pop(Subfield),
     /// `learn(..)`: add or refresh a rule (`NXAST_LEARN`, `NXAST_LEARN2`).
     Learn(Box<LearnAction>),
@@ -168,7 +168,7 @@ pub enum Action {
         /// New hard timeout in seconds; 0: unchanged.
         hard: u16,
     },
-    /// `check_pkt_larger(LENGTH)->FIELD[BIT]` (`NXAST_CHECK_PKT_LARGER`).
+    /// The action `check_pkt_larger(LENGTH)->FIELD[BIT]` (`NXAST_CHECK_PKT_LARGER`).
     CheckPktLarger {
         /// Largest length of a frame, in bytes, that clears the bit.
         length: u16,

@@ -20,7 +20,7 @@ pub struct PortInfo {
     pub config: PortConfig,
     /// True if the link is up.
     pub link_up: bool,
-    /// Hardware address.
+    /// MAC address of the port.
     pub mac: [u8; 6],
     /// The VLANs of the port, for NORMAL.
     pub vlans: PortVlans,

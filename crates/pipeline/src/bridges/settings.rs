@@ -67,7 +67,7 @@ impl Default for BridgeSettings {
     serde(rename_all = "snake_case")
 )]
 pub enum OverflowPolicy {
-    /// Refuse the addition.
+    /// Refuse the addition of a rule.
     #[default]
     Refuse,
     /// Evict a rule that has a timeout.

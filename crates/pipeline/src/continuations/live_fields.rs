@@ -14,7 +14,7 @@ use crate::{
 /// The part of the running rule's information that actions use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RuleInfo {
-    /// No information.
+    /// Actions use nothing of the running rule.
     #[default]
     Nothing,
     /// The nesting depth of the translation.

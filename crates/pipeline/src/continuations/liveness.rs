@@ -72,7 +72,7 @@ impl Liveness {
         self.readable.at(version).map_or(&self.nothing, AsRef::as_ref)
     }
 
-    /// Adds a rule.
+    /// Adds a rule of a version.
     pub(crate) fn add_rule(&mut self, rule: &Rule, version: Version) {
         self.add(FieldReader::of_rule(rule), version);
     }

@@ -26,7 +26,7 @@ pub struct EngineState {
 pub struct CauseRun {
     /// The cause of all these evictions.
     pub cause: Cause,
-    /// Number of entries.
+    /// Number of entries of the run.
     pub count: usize,
 }
 

@@ -134,9 +134,9 @@ pub enum GroupCommand {
 /// The place of inserted buckets in a group (`command_bucket_id`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketPlace {
-    /// Before all buckets.
+    /// Insert before all buckets of the group.
     First,
-    /// After all buckets.
+    /// Insert after all buckets of the group.
     Last,
     /// After the bucket with this number.
     After(u32),
@@ -149,7 +149,7 @@ pub enum BucketSelector {
     First,
     /// The last bucket, if there is one.
     Last,
-    /// All buckets.
+    /// Remove all buckets of the group.
     All,
     /// The bucket with this number.
     Id(u32),
@@ -159,13 +159,13 @@ pub enum BucketSelector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupModError {
-    /// `OFPGMFC_GROUP_EXISTS`.
+    /// The group exists already (`OFPGMFC_GROUP_EXISTS`).
     #[error("group {0} exists already: modify it")]
     Exists(GroupId),
-    /// `OFPGMFC_UNKNOWN_GROUP`.
+    /// The group does not exist (`OFPGMFC_UNKNOWN_GROUP`).
     #[error("there is no group {0}: add it first")]
     Unknown(GroupId),
-    /// `OFPGMFC_INVALID_GROUP`.
+    /// The group is not valid (`OFPGMFC_INVALID_GROUP`).
     #[error("group {0} is refused: {1}")]
     Invalid(GroupId, &'static str),
     /// `OFPGMFC_WATCH_UNSUPPORTED`: only fast failover and select groups choose live
@@ -175,7 +175,7 @@ pub enum GroupModError {
          may: remove them or change the type"
     )]
     Unwatchable(GroupId),
-    /// `OFPGMFC_LOOP`.
+    /// The group leads back to itself (`OFPGMFC_LOOP`).
     #[error("group {0} would lead back to itself through its buckets: remove the loop")]
     Loop(GroupId),
     /// `OFPBAC_BAD_OUT_GROUP`: a bucket names a group that does not exist.
@@ -184,13 +184,13 @@ pub enum GroupModError {
     /// `OFPBAC_BAD_EXP_TYPE`: the switch does not support this action of a bucket.
     #[error("action {0}: remove the action")]
     NotYet(&'static str),
-    /// `OFPGMFC_UNKNOWN_BUCKET`.
+    /// The group has no such bucket (`OFPGMFC_UNKNOWN_BUCKET`).
     #[error("group {0} has no bucket {1}: name one of its buckets")]
     UnknownBucket(GroupId, u32),
-    /// `OFPGMFC_BUCKET_EXISTS`.
+    /// The group has such a bucket already (`OFPGMFC_BUCKET_EXISTS`).
     #[error("group {0} has a bucket {1} already: give the new bucket another number")]
     BucketExists(GroupId, u32),
-    /// `OFPGMFC_OUT_OF_BUCKETS`.
+    /// The group has too many buckets (`OFPGMFC_OUT_OF_BUCKETS`).
     #[error(
         "group {0} would have {1} buckets, but the limit is {limit}: remove some first",
         limit = Group::BUCKETS_MAX
@@ -202,7 +202,7 @@ pub enum GroupModError {
          it: remove some buckets"
     )]
     TooLong(GroupId, usize),
-    /// `OFPGMFC_OUT_OF_GROUPS`.
+    /// The bridge has too many groups (`OFPGMFC_OUT_OF_GROUPS`).
     #[error("the bridge has {0} groups, which is its limit: delete some first")]
     TooMany(usize),
 }

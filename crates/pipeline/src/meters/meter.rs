@@ -34,9 +34,9 @@ pub struct MeterConfig {
 /// The unit of the rates and bursts of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
-    /// Kilobits (`OFPMF_KBPS`).
+    /// The rates are in kilobits (`OFPMF_KBPS`).
     Kilobits,
-    /// Packets (`OFPMF_PKTPS`).
+    /// The rates are in packets (`OFPMF_PKTPS`).
     Packets,
 }
 
@@ -56,11 +56,11 @@ pub struct MeterBand {
 /// The action of a band on packets above its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterBandKind {
-    /// `OFPMBT_DROP`.
+    /// Drop the packet (`OFPMBT_DROP`).
     Drop,
     /// `OFPMBT_DSCP_REMARK`: raise the drop precedence by this.
     DscpRemark {
-        /// Number of levels.
+        /// Number of levels to raise the drop precedence by.
         precedence: u8,
     },
 }
@@ -91,19 +91,19 @@ pub enum MeterCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeterModError {
-    /// `OFPMMFC_METER_EXISTS`.
+    /// The meter exists already (`OFPMMFC_METER_EXISTS`).
     #[error("meter {0} exists already: modify it")]
     Exists(MeterId),
-    /// `OFPMMFC_UNKNOWN_METER`.
+    /// The meter does not exist (`OFPMMFC_UNKNOWN_METER`).
     #[error("there is no meter {0}: add it first")]
     Unknown(MeterId),
     /// `OFPMMFC_INVALID_METER`: no meter of a controller can have this number.
     #[error("{0} is not a meter number: meters run from 1 to {max}", max = MeterId::MAX)]
     Invalid(MeterId),
-    /// `OFPMMFC_OUT_OF_BANDS`.
+    /// The meter has too many bands (`OFPMMFC_OUT_OF_BANDS`).
     #[error("the meter has {0} bands, but at most {max} are allowed: remove some", max = Meter::BANDS_MAX)]
     TooManyBands(usize),
-    /// `OFPMMFC_OUT_OF_METERS`.
+    /// The bridge has too many meters (`OFPMMFC_OUT_OF_METERS`).
     #[error("the bridge has {0} meters, which is its limit: delete some first")]
     TooMany(usize),
 }

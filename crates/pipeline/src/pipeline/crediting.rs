@@ -32,7 +32,7 @@ pub struct Crediting<'a> {
 pub struct TraversalCredit<'a> {
     /// The traversal that the packets took.
     pub traversal: &'a Traversal,
-    /// Number of packets.
+    /// Number of packets that hit.
     pub packets: u64,
     /// Bytes of the packets at ingress.
     pub bytes: u64,

@@ -16,7 +16,7 @@ use crate::{
 impl Pipeline {
     /// Removes the rules with an expired idle or hard timeout.
     ///
-    /// Also removes expired MAC addresses, multicast groups and router ports. Before the call, the
+    /// The function also removes expired MAC addresses, multicast groups and router ports. Before the call, the
     /// caller collects the counters of all threads. So a rule that was hit in time stays.
     pub fn expire(&self, now: Time) -> Change {
         let mut control = self.control.lock();

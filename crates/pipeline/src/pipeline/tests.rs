@@ -111,7 +111,7 @@ proptest! {
 /// A long change releases the lock after a bounded number of requests or rules.
 #[test]
 fn long_changes_release_the_table_lock() {
-    /// Number of rules.
+    /// Number of rules that the test changes.
     const RULES: u64 = 1000;
     let (pipeline, id) = (Pipeline::new(1), BridgeId::new(1));
     pipeline.add_bridge(id, BridgeSettings::default());

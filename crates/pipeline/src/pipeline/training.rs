@@ -360,13 +360,13 @@ impl Pipeline {
 /// The next step for the learned index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrainingStep {
-    /// Change nothing.
+    /// Change nothing of the index.
     Keep,
     /// Free indexes that changes have made useless.
     Free,
-    /// Train an index.
+    /// Train an index for the table.
     Train,
-    /// Remove the index.
+    /// Remove the index of the table.
     Forget,
 }
 

@@ -60,7 +60,7 @@ pub enum FlowModCommand {
 /// One table or all tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableSelector {
-    /// One table.
+    /// One table of the bridge.
     One(TableId),
     /// All tables (`OFPTT_ALL`); not for additions.
     All,
@@ -70,13 +70,13 @@ pub enum TableSelector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowModError {
-    /// `OFPFMFC_OVERLAP`.
+    /// The rule overlaps another rule (`OFPFMFC_OVERLAP`).
     #[error(
         "the rule overlaps another rule of priority {0}, and check_overlap is set: change the match or \
              the priority"
     )]
     Overlap(Priority),
-    /// `OFPFMFC_BAD_TABLE_ID`.
+    /// The request names all tables (`OFPFMFC_BAD_TABLE_ID`).
     #[error(
         "a rule is added to one table, not to all: name a table from 0 to {max}",
         max = TableId::MAX
@@ -90,13 +90,13 @@ pub enum FlowModError {
         /// The table that goto names.
         target: TableId,
     },
-    /// `OFPFMFC_TABLE_FULL`.
+    /// The table is full (`OFPFMFC_TABLE_FULL`).
     #[error("the table has {0} rules, which is its limit: delete some or raise the limit")]
     TableFull(usize),
-    /// `OFPBAC_BAD_OUT_GROUP`.
+    /// The rule names a group that does not exist (`OFPBAC_BAD_OUT_GROUP`).
     #[error("there is no group {0}: add it before the rules that name it")]
     NoSuchGroup(GroupId),
-    /// `OFPMMFC_INVALID_METER`.
+    /// The rule names a meter that does not exist (`OFPMMFC_INVALID_METER`).
     #[error("there is no meter {0}: add it before the rules that name it")]
     NoSuchMeter(MeterId),
     /// `NXBAC_BAD_CONJUNCTION`: only `note` is allowed next to `conjunction`.

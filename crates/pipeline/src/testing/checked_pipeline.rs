@@ -64,7 +64,7 @@ fn addition(line: &str) -> Modification {
 
 /// A pipeline and an oracle to which the same changes are applied.
 pub struct CheckedPipeline {
-    /// The pipeline.
+    /// The pipeline that is checked.
     pub pipeline: Arc<Pipeline>,
     /// The expected state at the newest version.
     pub model: NetworkModel,

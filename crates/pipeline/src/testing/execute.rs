@@ -108,7 +108,7 @@ impl<'p> Execution<'p> {
         }
     }
 
-    /// Executes one action.
+    /// Executes one action of a traversal.
     fn step(
         &mut self,
         action: &DatapathAction,
@@ -155,7 +155,7 @@ impl<'p> Execution<'p> {
         RemainingActions::Run
     }
 
-    /// Records an outcome.
+    /// Records an outcome of the traversal.
     fn emit(&mut self, outcome: Outcome) {
         self.has_emitted = true;
         self.effects.outcomes.push(outcome);

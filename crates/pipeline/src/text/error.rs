@@ -29,7 +29,7 @@ pub enum RuleTextProblem {
     /// An item of the text has an unknown name.
     #[error("unknown item `{name}`: is `{nearest}` meant?")]
     UnknownItem {
-        /// The unknown name.
+        /// The name that is not known.
         name: String,
         /// The most similar known name.
         nearest: &'static str,
@@ -60,7 +60,7 @@ pub enum RuleTextProblem {
     /// The text is not a number, or the number is too large.
     #[error("{} is not {of}: write a number from 0 to {max}", quote(text))]
     BadNumber {
-        /// The wrong text.
+        /// The text that is not such a number.
         text: String,
         /// The name of the expected number.
         of: &'static str,
@@ -84,7 +84,7 @@ pub enum RuleTextProblem {
     /// No action has this name.
     #[error("unknown action or port `{name}`{}", suggestion_text(*nearest))]
     UnknownAction {
-        /// The unknown name.
+        /// The name that is not known.
         name: String,
         /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
@@ -103,7 +103,7 @@ pub enum RuleTextProblem {
     BadArgument {
         /// Name of the action.
         action: &'static str,
-        /// The wrong text.
+        /// The text that is not such an argument.
         text: String,
         /// The right form of the argument.
         form: &'static str,
@@ -127,7 +127,7 @@ pub enum RuleTextProblem {
     Nested {
         /// The instruction among the actions.
         instruction: &'static str,
-        /// The list.
+        /// The name of the list.
         outer: &'static str,
     },
     /// The list is an action set, which cannot hold the action.
@@ -168,9 +168,9 @@ pub enum RuleTextProblem {
     /// An item lacks a required part.
     #[error("the text of {of} is not complete: add {missing}")]
     Incomplete {
-        /// The incomplete item.
+        /// The item that lacks a part.
         of: &'static str,
-        /// The missing part.
+        /// The part that is missing.
         missing: &'static str,
     },
     /// `clone` actions are nested too deep.
@@ -182,7 +182,7 @@ pub enum RuleTextProblem {
     /// No port has this name.
     #[error("unknown port `{name}`: write its number, its name, or a reserved port such as LOCAL")]
     UnknownPort {
-        /// The unknown name.
+        /// The name that is not known.
         name: String,
     },
     /// The mask of a field is zero.
@@ -191,7 +191,7 @@ pub enum RuleTextProblem {
     /// The action cannot send to this port.
     #[error("`{action}` cannot send to port {port}: name another port")]
     BadPort {
-        /// The refused port.
+        /// The port that was refused.
         port: PortNo,
         /// Name of the action.
         action: &'static str,
@@ -199,7 +199,7 @@ pub enum RuleTextProblem {
     /// No field has this name.
     #[error("unknown field `{name}`{}", suggestion_text(*nearest))]
     UnknownField {
-        /// The unknown name.
+        /// The name that is not known.
         name: String,
         /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
@@ -210,7 +210,7 @@ pub enum RuleTextProblem {
         field.name()
     )]
     BadBits {
-        /// The wrong text.
+        /// The text that is not a range of bits.
         text: String,
         /// The field that has other bits.
         field: FieldId,
@@ -236,7 +236,7 @@ pub enum RuleTextProblem {
     /// The value is not in the range of the field.
     #[error("{value:#x} is not a value of {}: {rule}", field.name())]
     BadValue {
-        /// The refused value.
+        /// The value that was refused.
         value: u128,
         /// The field with the refused value.
         field: FieldId,
@@ -248,7 +248,7 @@ pub enum RuleTextProblem {
         "`{text}` is not a list of bytes: write two hexadecimal digits for each, as in `01.ff`"
     )]
     BadHex {
-        /// The wrong text.
+        /// The text that is not a list of bytes.
         text: String,
     },
     /// An action needs a field that packets of the rule may lack.

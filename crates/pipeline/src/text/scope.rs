@@ -236,7 +236,7 @@ impl KnownHeaders {
     }
 
     /// Checks that the learned rule matches valid fields.
-    /// Also checks that the packet has the copied fields.
+    /// The function also checks that the packet has the copied fields.
     fn check_learn(&self, learn: &LearnAction) -> Result<(), RuleTextProblem> {
         let mut learned = Self { key: FlowKey::ZERO, mask: FlowMask::EMPTY };
         for spec in &learn.specs {

@@ -130,7 +130,7 @@ impl<'a> Agenda<'a> {
         &self.steps
     }
 
-    /// Drops all steps.
+    /// Drops all steps that are left.
     pub(super) fn clear(&mut self) {
         self.steps.clear();
     }

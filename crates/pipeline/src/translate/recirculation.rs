@@ -170,7 +170,7 @@ fn is_behind_link(field: FieldId) -> bool {
 }
 
 /// Returns steps by value.
-/// Also returns whether actions up to the next return name the current rule.
+/// The function also returns whether actions up to the next return name the current rule.
 fn frozen_steps(steps: &[AgendaStep<'_>]) -> (Vec<FrozenStep>, bool) {
     let mut names_rule = false;
     let freeze = |step| {

@@ -118,7 +118,7 @@ pub enum NotedDecision {
     UnknownIngressPort(PortNo),
     /// NORMAL: the ingress port does not accept the VLAN.
     VlanNotAllowed {
-        /// The ingress port.
+        /// The port on which the packet arrived.
         port: PortNo,
         /// The VLAN id of the frame; 0 without a tag.
         vlan: u16,
@@ -127,11 +127,11 @@ pub enum NotedDecision {
     },
     /// NORMAL: the packet arrived on a dot1q-tunnel port, and is in its service VLAN.
     ServiceVlan {
-        /// The ingress port.
+        /// The port on which the packet arrived.
         port: PortNo,
         /// The customer's VLAN id, which the frame has; 0 without a tag.
         vlan: u16,
-        /// The service VLAN.
+        /// The service VLAN of the port.
         service: u16,
     },
     /// NORMAL: the ingress port is a member of a bond that is not in use.
@@ -159,7 +159,7 @@ pub enum NotedDecision {
     SourceIsDestination([u8; 6]),
     /// NORMAL: the destination was learned on the ingress port.
     LearnedOnIngressPort {
-        /// The ingress port.
+        /// The port on which the packet arrived.
         port: PortNo,
         /// The VLAN of the packet.
         vlan: u16,

@@ -118,7 +118,7 @@ impl UpdateBatch {
         }
     }
 
-    /// Removes one rule.
+    /// Removes one rule of a table.
     pub(crate) fn remove(
         &mut self,
         bridge: &mut VersionedBridge,

@@ -47,7 +47,7 @@ pub enum BundleStep {
 impl Pipeline {
     /// Applies the requests of a bundle, in order, as one version: all of them or none.
     ///
-    /// Also returns the traversals of the bundle's packets.
+    /// The function also returns the traversals of the bundle's packets.
     ///
     /// # Errors
     ///

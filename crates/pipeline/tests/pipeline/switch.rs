@@ -97,7 +97,7 @@ impl Switch {
         describe(&self.translate_out(packet, actions).actions)
     }
 
-    /// Translates a packet-out.
+    /// Translates a packet-out of a controller.
     pub(crate) fn translate_out(&self, packet: &str, actions: &str) -> Traversal {
         let actions = parse_actions(actions, &NoPortNames).expect("the actions are legal");
         let version = self.pipeline.version();

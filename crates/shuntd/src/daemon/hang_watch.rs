@@ -21,7 +21,7 @@ pub(super) struct HangWatch {
 
 /// An iteration that was observed.
 struct SeenIteration {
-    /// The iteration.
+    /// The iteration that was observed.
     iteration: CurrentIteration,
     /// Time of the first observation.
     since: Instant,

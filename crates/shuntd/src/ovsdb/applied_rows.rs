@@ -15,7 +15,7 @@ use super::desired::DesiredBridges;
 /// The ports that a pass compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PortScope {
-    /// All ports.
+    /// All ports of the rows.
     All,
     /// The ports with these names; all others are as in the last pass.
     Named(BTreeSet<String>),

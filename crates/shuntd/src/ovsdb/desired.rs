@@ -36,7 +36,7 @@ use super::{
 /// All bridges that the rows describe, and rows that the switch refuses.
 #[derive(Debug, Default)]
 pub(super) struct DesiredBridges {
-    /// Bridges by name.
+    /// The described bridges by name.
     pub(super) bridges: BTreeMap<String, DesiredBridge>,
     /// Interfaces that the switch refuses as ports, with the reasons.
     pub(super) refused_interfaces: BTreeMap<RowUuid, String>,
@@ -79,7 +79,7 @@ pub(super) struct DesiredBridge {
     pub(super) has_dependent_ports: bool,
     /// The handling of the rule for `NORMAL` that the daemon adds.
     pub(super) normal_rule: NormalRule,
-    /// Ports by name.
+    /// The ports of the bridge by name.
     pub(super) ports: BTreeMap<String, DesiredPort>,
     /// Rows in `Mirror`, by the names of the mirrors.
     pub(super) mirrors: DesiredMirrors,
@@ -244,7 +244,7 @@ impl DesiredBridges {
 
     /// Reads the options of a bridge without its ports.
     ///
-    /// Also returns the reason if the MAC address is wrong.
+    /// The function also returns the reason if the MAC address is wrong.
     pub(super) fn read_bridge(
         &mut self,
         snapshot: &DatabaseSnapshot,
@@ -465,7 +465,7 @@ impl DesiredBridges {
 
     /// Returns the MAC address to set on the device of a port; empty: none.
     ///
-    /// Also returns whether the value is wrong; the reason is then recorded.
+    /// The function also returns whether the value is wrong; the reason is then recorded.
     fn mac(&mut self, interface: RowView<'_>) -> (String, bool) {
         let Some(text) = interface.string("mac") else { return (String::new(), false) };
         let bridge = BridgeOptions { mac: text.to_owned(), ..BridgeOptions::default() };
@@ -480,7 +480,7 @@ impl DesiredBridges {
 
     /// Returns the MTU to set on the device of a port; 0: none.
     ///
-    /// Also returns whether the value is wrong; the reason is then recorded.
+    /// The function also returns whether the value is wrong; the reason is then recorded.
     fn mtu(&mut self, interface: RowView<'_>, kind: PortType) -> (u32, bool) {
         let Some(request) = interface.integer("mtu_request") else { return (0, false) };
         let range = PortOptions::mtus(kind);

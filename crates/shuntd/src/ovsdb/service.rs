@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts a switch.
+    /// Starts a switch for a test.
     async fn switch(run_dir: Option<&Path>) -> Arc<Switch> {
         let run_dir = run_dir.map(Path::to_owned);
         Arc::new(Switch::start(&Config::default(), run_dir, 1).await.unwrap())

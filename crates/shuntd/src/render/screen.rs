@@ -127,7 +127,7 @@ pub(crate) struct TopScreen {
 }
 
 impl TopScreen {
-    /// Adds a snapshot.
+    /// Adds a snapshot of the counters.
     pub(crate) fn add(&mut self, now: TopSnapshot) {
         let now = Rc::new(now);
         if let Some(last) = self.last.replace(Rc::clone(&now)) {

@@ -212,7 +212,7 @@ pub struct PortOptions {
 pub enum PortVlanMode {
     /// Carries untagged frames of one VLAN.
     Access,
-    /// Carries tagged frames.
+    /// The port carries tagged frames.
     Trunk,
     /// Like `trunk`, but untagged frames belong to VLAN `tag`.
     NativeTagged,
@@ -223,7 +223,7 @@ pub enum PortVlanMode {
 }
 
 impl PortVlanMode {
-    /// All VLAN modes.
+    /// All VLAN modes of ports.
     pub const ALL: [Self; 5] =
         [Self::Access, Self::Trunk, Self::NativeTagged, Self::NativeUntagged, Self::Dot1qTunnel];
 

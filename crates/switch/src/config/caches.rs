@@ -85,7 +85,7 @@ pub enum MegaflowLookup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LearnedIndexKind {
-    /// A search tree.
+    /// A search tree over the buckets.
     #[default]
     Tree,
     /// Straight lines, each of which predicts the position of a value.

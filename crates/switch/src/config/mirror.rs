@@ -138,7 +138,7 @@ const SNAPLEN_MAX: u32 = 65535;
 mod tests {
     use super::*;
 
-    /// Returns a mirror.
+    /// Returns the options of a mirror.
     fn mirror() -> MirrorOptions {
         MirrorOptions {
             name: "m1".into(),

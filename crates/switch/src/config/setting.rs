@@ -38,11 +38,11 @@ pub(crate) enum SettingSection {
     Separate,
     /// The addresses of controllers, and the addresses to listen on.
     Controllers,
-    /// sFlow.
+    /// The options of sFlow.
     Sflow,
-    /// NetFlow.
+    /// The options of NetFlow.
     Netflow,
-    /// IPFIX.
+    /// The options of IPFIX.
     Ipfix,
 }
 

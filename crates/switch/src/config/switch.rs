@@ -18,7 +18,7 @@ pub struct Config {
     pub caches: CacheOptions,
     /// Options of cache evictions.
     pub eviction: EvictionOptions,
-    /// Options of forecasts.
+    /// Options of forecasts of flows.
     pub foresight: ForesightOptions,
     /// Options of packet parsing.
     pub packets: PacketOptions,

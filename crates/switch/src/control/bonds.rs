@@ -101,7 +101,7 @@ impl Structure {
 
     /// Refuses members that are patch ports or ports of other bridges.
     ///
-    /// Also refuses two members with the same LACP port number.
+    /// The function also refuses two members with the same LACP port number.
     fn check_bond_members(&self, after: &BridgeOptions) -> Result<(), SwitchError> {
         let bridges = self.bridges.lock();
         let bridge = bridges.find(&after.name)?;

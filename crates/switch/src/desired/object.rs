@@ -23,7 +23,7 @@ pub enum ObjectId {
     Bond(String),
     /// A port with its VLANs, limits, QoS and BFD session, by name.
     Port(String),
-    /// A mirror.
+    /// A mirror of a bridge.
     Mirror {
         /// Name of the bridge.
         bridge: String,

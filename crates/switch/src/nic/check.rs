@@ -172,7 +172,7 @@ mod tests {
         assert!(config.check().is_ok());
     }
 
-    /// Returns a bridge.
+    /// Returns the options of a bridge.
     fn bridge() -> BridgeOptions {
         BridgeOptions { name: "br0".into(), ..BridgeOptions::default() }
     }

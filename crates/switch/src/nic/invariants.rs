@@ -96,7 +96,7 @@ impl OffloadDevice for ObservedDevice {
 /// An event of a test case.
 #[derive(Clone, Debug)]
 enum NicEvent {
-    /// A packet misses.
+    /// A packet misses the caches.
     Packet(Box<FlowKey>),
     /// A flow is forecast.
     Forecast(Box<FlowKey>),
@@ -228,7 +228,7 @@ impl OffloadFixture {
         fixture
     }
 
-    /// Replaces the device.
+    /// Replaces the offload device.
     fn exchange(&mut self, before: PredecessorState, seed: Option<u64>) {
         let next = seed.map(|seed| {
             let chaos = Chaos::new(software_device(), self.chaos, seed);
@@ -241,7 +241,7 @@ impl OffloadFixture {
         self.replaced.extend(left.filter(|_| before == PredecessorState::Runs));
     }
 
-    /// Executes an event.
+    /// Executes an event of the test case.
     fn apply(&mut self, event: NicEvent) {
         match event {
             NicEvent::Packet(mut key) => {

@@ -86,9 +86,9 @@ pub struct StageFill {
 /// Counters of the operations on a NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OperationsStatus {
-    /// Insertions of entries.
+    /// Insertions of entries into the NIC.
     pub inserts: u64,
-    /// Removals of entries.
+    /// Removals of entries from the NIC.
     pub removes: u64,
     /// Operations that the NIC refused or could not execute.
     pub failed: u64,

@@ -23,9 +23,9 @@ pub enum ControllerEndpoint {
 /// The transport protocol below OpenFlow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ControllerTransport {
-    /// TCP without TLS.
+    /// OpenFlow over TCP, without TLS.
     Tcp,
-    /// TLS over TCP.
+    /// OpenFlow over TLS.
     Tls,
 }
 

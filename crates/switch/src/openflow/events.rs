@@ -67,7 +67,7 @@ pub(crate) const EVENTS_MAX: usize = 64;
 /// Ports that have changed since controllers were last notified.
 #[derive(Default)]
 pub(crate) struct ChangedPorts {
-    /// The changed ports.
+    /// The ports that controllers must be notified of.
     ports: Mutex<BTreeSet<(BridgeId, PortNo)>>,
     /// Notified when a port is added.
     came: Notify,

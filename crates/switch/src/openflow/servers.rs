@@ -207,7 +207,7 @@ impl OpenFlowServers {
 
     /// Returns the status of all bridges, with the states of their controllers.
     ///
-    /// Also returns the losses of the ports that were removed before.
+    /// The function also returns the losses of the ports that were removed before.
     pub(crate) fn bridge_status(
         &self,
         nic: Option<&NicStatus>,

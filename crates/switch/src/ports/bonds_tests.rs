@@ -18,7 +18,7 @@ enum BondOp {
     Link(&'static str, Option<bool>),
     /// Time passes, in milliseconds.
     Pass(u64),
-    /// The options change.
+    /// The options of the bond change.
     Options { primary: Option<&'static str>, updelay_ms: u32, downdelay_ms: u32 },
     /// An operator enables or disables a member, if this is allowed.
     Enable(&'static str, bool),

@@ -73,7 +73,7 @@ impl BridgePorts {
         self.ports.keys()
     }
 
-    /// Returns the ports.
+    /// Returns the ports of the bridge.
     pub(crate) fn values(&self) -> impl Iterator<Item = &BridgePort> {
         self.ports.values().map(|port| &**port)
     }

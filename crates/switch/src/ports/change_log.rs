@@ -30,7 +30,7 @@ struct LoggedOwner<E> {
 /// The changes of one owner that have no log line yet.
 #[derive(Debug)]
 struct UnloggedChanges<E> {
-    /// Number of changes.
+    /// Number of changes without a log line.
     count: u64,
     /// The last of the changes.
     last: E,
@@ -77,7 +77,7 @@ impl<E: Display> ChangeLog<E> {
     /// Returns a summary line for each owner with changes that were not logged.
     ///
     /// A summary is due at the end of the period, or when no further change came for some seconds.
-    /// Also ends the periods that have passed.
+    /// The function also ends the periods that have passed.
     pub(crate) fn summaries(&mut self, now: Time) -> Vec<String> {
         let mut lines = Vec::new();
         for (owner, own) in &mut self.owners {

@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct BridgePort {
     /// Options of the port in force.
     pub(crate) settings: config::PortOptions,
-    /// OpenFlow port number.
+    /// OpenFlow number of the port.
     pub(crate) number: PortNo,
     /// Datapath port number, if packet threads have the port.
     pub(crate) datapath: Option<DatapathPort>,

@@ -17,7 +17,7 @@ pub struct MacStatus {
     pub port: PortNo,
     /// VLAN of the frames; 0 for untagged frames.
     pub vlan: u16,
-    /// MAC address.
+    /// The MAC address itself.
     pub mac: [u8; 6],
     /// True for an address that an operator added, which has no age.
     pub is_static: bool,

@@ -60,7 +60,7 @@ pub struct BridgeStatus {
     pub rules: u64,
     /// NIC in front of the bridge.
     pub nic: Option<NicStatus>,
-    /// Ports, by number.
+    /// The ports of the bridge, by number.
     pub ports: Vec<BridgePortStatus>,
     /// Bonds, in configured order.
     pub bonds: Vec<BondStatus>,
@@ -242,9 +242,9 @@ pub struct BridgePortStatus {
     pub htb: Option<HtbOptions>,
     /// Egress queues of the port, ordered by number.
     pub queues: Vec<EgressQueueStatus>,
-    /// Packets received.
+    /// Packets that the port received.
     pub rx_packets: u64,
-    /// Bytes received.
+    /// Bytes that the port received.
     pub rx_bytes: u64,
     /// Frames dropped on receipt: by the port, its policing, the kernel or the NIC.
     pub rx_dropped: u64,
@@ -252,9 +252,9 @@ pub struct BridgePortStatus {
     ///
     /// Rules, settings or full queues drop such packets.
     pub forward_dropped: u64,
-    /// Packets sent.
+    /// Packets that the port sent.
     pub tx_packets: u64,
-    /// Bytes sent.
+    /// Bytes that the port sent.
     pub tx_bytes: u64,
     /// Packets that could not be sent.
     pub tx_dropped: u64,

@@ -21,7 +21,7 @@ use crate::{
 pub struct CacheStatus {
     /// Version of the tables that all packet threads have adopted.
     pub version: u64,
-    /// Packets received.
+    /// Packets that all packet threads received.
     pub received: u64,
     /// Packets that hit the exact-match cache.
     pub exact_hits: u64,

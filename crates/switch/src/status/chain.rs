@@ -26,7 +26,7 @@ pub struct GigaflowStatus {
     pub partial_hits: u64,
     /// Partial hits that were translated from the point of the miss.
     pub resumed: u64,
-    /// LTM entries created.
+    /// LTM entries that the thread created.
     pub created: u64,
     /// Sub-traversals that needed no new LTM entry: the cache had one already.
     pub shared: u64,

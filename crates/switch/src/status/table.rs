@@ -12,7 +12,7 @@ pub struct FlowTableStatus {
     pub bridge: String,
     /// Number of the table.
     pub table: u8,
-    /// Number of rules.
+    /// Number of rules of the table.
     pub rules: u64,
     /// Packets that were looked up in the table.
     pub lookups: u64,

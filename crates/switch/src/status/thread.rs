@@ -38,7 +38,7 @@ impl ThreadStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
-    /// The thread runs.
+    /// The thread runs as usual.
     Running,
     /// The thread panicked, which is a bug.
     Panicked,

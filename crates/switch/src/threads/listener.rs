@@ -74,7 +74,7 @@ impl PacketInListener {
 
 /// The receivers of packets from the packet threads for the control plane.
 pub(crate) struct PuntReceivers {
-    /// Packets for controllers.
+    /// Packets that are punted to controllers.
     pub(crate) packet_ins: mpsc::Receiver<PuntedPacket>,
     /// Frames for the LACP actors of bonds.
     pub(crate) lacp_frames: Arc<FrameInbox>,

@@ -18,7 +18,7 @@ pub(crate) trait ThreadHandle {
 /// A running thread, or the way in which it ended.
 pub(crate) enum ThreadSlot<H> {
     Running(H),
-    /// The thread panicked.
+    /// The thread ended by a panic.
     Panicked,
     /// The thread was stopped.
     Stopped,

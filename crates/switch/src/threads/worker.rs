@@ -101,7 +101,7 @@ impl WorkerThread {
 mod tests {
     use super::*;
 
-    /// Returns a waker.
+    /// Returns a waker for a test.
     fn waker() -> Arc<Waker> {
         Arc::new(Waker::new().unwrap())
     }

@@ -61,7 +61,7 @@ pub struct TraceRecirculation {
 pub struct TraceGroup {
     /// Name of the bridge of the group.
     pub bridge: String,
-    /// Group id.
+    /// OpenFlow number of the group.
     pub group: u32,
     /// Id of the chosen bucket; `None`: all buckets.
     pub bucket: Option<u32>,

@@ -87,7 +87,7 @@ async fn each_circuit_evicts_megaflows_and_ltm_entries() {
 }
 
 /// Checks that a failed circuit evicts all entries.
-/// Also checks that packets follow the new rules.
+/// The function also checks that packets follow the new rules.
 async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64) -> E) {
     let is_due = Arc::<AtomicBool>::default();
     let own = Arc::clone(&is_due);

@@ -44,7 +44,7 @@ pub struct Chaos<T> {
     under_way: BTreeMap<Ticket, Option<LtmIndex>>,
     /// Operations that are lost for the owner but still under way inside.
     cut_off: BTreeMap<Ticket, Option<LtmIndex>>,
-    /// Insertions to undo.
+    /// Insertions that the device must undo.
     undone: Vec<LtmIndex>,
     /// Results that are delayed.
     held_back: Vec<OffloadEvent>,
@@ -70,7 +70,7 @@ enum ConnectionState {
 }
 
 impl<T: OffloadDevice> Chaos<T> {
-    /// Wraps a device.
+    /// Wraps a device that behaves well.
     pub const fn new(inner: T, settings: ChaosSettings, seed: u64) -> Self {
         let random = seed | 1;
         Self {

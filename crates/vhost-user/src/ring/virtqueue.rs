@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Virtqueue {
     Split(SplitRing),
-    /// With `VIRTIO_F_RING_PACKED`.
+    /// The packed layout (`VIRTIO_F_RING_PACKED`).
     Packed(PackedRing),
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Virtqueue {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueSettings {
     pub(crate) address: VringAddress,
-    /// Number of descriptors.
+    /// Number of descriptors of the queue.
     pub(crate) size: u32,
     pub(crate) direction: Direction,
     pub(crate) features: VirtioFeatures,

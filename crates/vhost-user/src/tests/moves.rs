@@ -170,7 +170,7 @@ impl Model {
         assert_eq!(self.to_guest.len(), 0, "all sent frames are there");
     }
 
-    /// Runs a step.
+    /// Runs a step of the model.
     fn run(&mut self, step: Step) {
         let indirect = self.guest.features.contains(VirtioFeatures::INDIRECT_DESC);
         match step {

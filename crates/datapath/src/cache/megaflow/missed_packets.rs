@@ -12,7 +12,7 @@ pub struct MissedPackets {
 }
 
 impl MissedPackets {
-    /// Removes all packets.
+    /// Removes all packets that missed.
     pub const fn clear(&mut self) {
         self.count = 0;
     }

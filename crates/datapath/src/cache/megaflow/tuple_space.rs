@@ -63,7 +63,7 @@ struct MegaflowSubtable {
 /// The masks that a lookup searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MaskSet {
-    /// All masks.
+    /// All masks of the cache.
     All,
     /// Masks of entries that the learned index does not have.
     Unindexed,

@@ -29,7 +29,7 @@ const NEEDS: &str = "CAP_NET_RAW";
 
 /// A network device of the host.
 pub struct AfPacket {
-    /// The network device.
+    /// The network device of the port.
     device: HostDevice,
     /// The MAC address of the port.
     mac: [u8; 6],

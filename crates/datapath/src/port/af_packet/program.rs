@@ -152,7 +152,7 @@ fn xor_of_words<const N: usize>(offsets: [u32; N]) -> Vec<ProgramStep> {
 /// A position in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
-    /// The next instruction.
+    /// The next instruction of the program.
     Next,
     NoIpv4,
     NoIp,

@@ -44,7 +44,7 @@ use crate::{
 pub(super) struct RingLayout {
     /// Number of bytes of a block.
     block: usize,
-    /// Number of blocks.
+    /// Number of memory blocks in the ring.
     blocks: usize,
     /// Number of slots of a block.
     slots_per_block: usize,
@@ -312,7 +312,7 @@ pub(super) struct Filled<'a> {
 
 /// The frame in a slot of the receive ring.
 pub(super) enum SlotContent<'a> {
-    /// The whole frame.
+    /// The slot holds the whole frame.
     Whole(Filled<'a>),
     /// The frame is the next frame in the receive queue, after its virtio header.
     Queued {

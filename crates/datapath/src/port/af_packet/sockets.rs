@@ -57,7 +57,7 @@ pub(super) struct QueueSockets {
 
 /// A socket that a later process can use.
 pub(super) struct KeptSocket {
-    /// The packet socket.
+    /// The packet socket that is kept for a later process.
     pub(super) socket: Arc<PacketSocket>,
     /// The layout of the socket's ring; `None` without a ring.
     layout: Option<RingLayout>,
@@ -147,7 +147,7 @@ impl RxSockets {
 
     /// Uses the sockets that an earlier process stored.
     ///
-    /// Also uses the stored rings, if all packet threads have one.
+    /// The function also uses the stored rings, if all packet threads have one.
     ///
     /// # Errors
     ///

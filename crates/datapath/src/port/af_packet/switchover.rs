@@ -122,7 +122,7 @@ impl<R> Switchover<R> {
         RxMode::ALL.into_iter().find(|own| *own as u64 == mode).unwrap_or(RxMode::Socket)
     }
 
-    /// Sets the mode.
+    /// Sets the mode of receiving.
     pub(super) fn set(&self, mode: RxMode) {
         if mode != RxMode::Ring {
             self.is_settled.store(false, Ordering::Relaxed);

@@ -30,7 +30,7 @@ impl fmt::Display for XdpMode {
 }
 
 impl XdpMode {
-    /// All modes.
+    /// All modes of attaching an XDP program.
     pub const ALL: [Self; 4] =
         [Self::BestEffort, Self::NativeWithZerocopy, Self::Native, Self::Generic];
 

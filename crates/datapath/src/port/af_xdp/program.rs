@@ -75,7 +75,7 @@ const NAME: [u8; 16] = *b"shunt_redirect\0\0";
 struct ProgLoad {
     /// The type of the program.
     prog_type: u32,
-    /// Number of instructions.
+    /// Number of instructions of the program.
     insn_cnt: u32,
     /// Address of the instructions.
     insns: u64,

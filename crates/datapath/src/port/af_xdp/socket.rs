@@ -69,9 +69,9 @@ pub(super) struct XdpSocket {
     pub(super) fd: Arc<OwnedFd>,
     /// The memory of the frames.
     pub(super) memory: Arc<Umem>,
-    /// The receiving half.
+    /// The half of the socket that receives frames.
     pub(super) receiver: Receiver,
-    /// The sending half.
+    /// The half of the socket that sends frames.
     pub(super) sender: Sender,
 }
 

@@ -77,7 +77,7 @@ mod tests {
         writer.into_inner()
     }
 
-    /// Generates frames.
+    /// Generates the frames of a capture.
     fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
         prop::collection::vec(prop::collection::vec(any::<u8>(), 14..100), 0..8)
     }

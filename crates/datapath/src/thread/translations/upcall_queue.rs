@@ -51,7 +51,7 @@ const RECIRCULATIONS_MAX: usize = 256;
 
 /// A packet that missed the caches, with the partial result of its lookup.
 pub(in crate::thread) struct Missed<'k> {
-    /// The packet.
+    /// The packet that missed the caches.
     packet: Packet,
     /// The parsed headers of the packet.
     parsed: ParsedPacket<'k>,
@@ -71,7 +71,7 @@ pub(in crate::thread) enum LearnOutcome {
 
 /// A packet that must stay in its upcall queue.
 pub(in crate::thread) struct Unserved {
-    /// The packet.
+    /// The packet that stays in its queue.
     pub(in crate::thread) packet: Packet,
     /// The learn requests of the packet's source.
     pub(in crate::thread) source: SourceLearning,

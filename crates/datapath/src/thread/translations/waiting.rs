@@ -30,7 +30,7 @@ pub(in crate::thread) struct WaitingPackets {
 
 /// A packet that waits for a translation, with its original headers.
 pub(in crate::thread) struct WaitingPacket {
-    /// The packet.
+    /// The packet that waits.
     pub(in crate::thread) packet: Packet,
     /// Number of frames that the receive queue had returned before the packet's burst.
     pub(in crate::thread) received_before: u64,
@@ -72,7 +72,7 @@ impl WaitingPackets {
         self.packets.front()
     }
 
-    /// Appends a packet.
+    /// Appends a packet to those that wait.
     pub(in crate::thread) fn push(&mut self, waiting: WaitingPacket) {
         self.insert(self.packets.len(), waiting);
     }
@@ -106,7 +106,7 @@ impl WaitingPackets {
         self.packets.iter().position(|waiting| waiting.flow == flow)
     }
 
-    /// Takes all packets.
+    /// Takes all packets out of the queue.
     pub(in crate::thread) fn into_packets(self) -> impl Iterator<Item = Packet> {
         self.packets.into_iter().map(|waiting| waiting.packet)
     }

@@ -91,7 +91,7 @@ impl<'a> DryRun<'a> {
 
     /// Returns whether `lists` in sequence have the same effects as the list `whole`.
     ///
-    /// Also returns true if the pool has no buffer.
+    /// The function also returns true if the pool has no buffer.
     pub(super) fn have_same_effects(
         &mut self,
         lists: &[&[DatapathAction]],

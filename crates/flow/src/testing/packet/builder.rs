@@ -19,9 +19,9 @@ pub struct PacketBuilder {
     pub(super) encapsulation: Encapsulation,
     /// Label stack entries, outermost first; the bottom of the stack is set when built.
     pub(super) labels: Vec<u32>,
-    /// The network layer.
+    /// The network layer of the packet.
     pub(super) network: NetworkLayer,
-    /// The transport layer.
+    /// The transport layer of the packet.
     pub(super) transport: TransportLayer,
     /// The bytes after the transport header.
     pub(super) payload: Vec<u8>,
@@ -72,13 +72,13 @@ pub(super) struct Arp {
 /// The fields of an IPv4 header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ipv4 {
-    /// The source address.
+    /// The source address of the IPv4 header.
     pub(super) source: [u8; 4],
-    /// The destination address.
+    /// The destination address of the IPv4 header.
     pub(super) destination: [u8; 4],
-    /// The TOS byte.
+    /// The type of service of the IPv4 header.
     pub(super) tos: u8,
-    /// The TTL.
+    /// The time to live of the IPv4 header.
     pub(super) ttl: u8,
     /// More fragments (0x2000) and the offset in units of eight bytes.
     pub(super) fragment: u16,
@@ -89,15 +89,15 @@ pub(super) struct Ipv4 {
 /// The fields of an IPv6 header and its extension headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ipv6 {
-    /// The source address.
+    /// The source address of the IPv6 header.
     pub(super) source: [u8; 16],
-    /// The destination address.
+    /// The destination address of the IPv6 header.
     pub(super) destination: [u8; 16],
-    /// The traffic class.
+    /// The traffic class of the IPv6 header.
     pub(super) tos: u8,
-    /// The hop limit.
+    /// The hop limit of the IPv6 header.
     pub(super) ttl: u8,
-    /// The flow label.
+    /// The flow label of the IPv6 header.
     pub(super) label: u32,
     /// Protocol number, and the content after the next header and length bytes.
     pub(super) extensions: Vec<(u8, Vec<u8>)>,
@@ -117,11 +117,11 @@ pub(super) enum TransportLayer {
 /// A neighbour solicitation (type 135) or advertisement (136).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The ICMPv6 type.
+    /// The ICMPv6 type of the message.
     pub kind: u8,
     /// The reserved bits, of which an advertisement uses three.
     pub reserved: u32,
-    /// The target address.
+    /// The target address of the message.
     pub target: [u8; 16],
     /// The source link-layer address option.
     pub source: Option<[u8; 6]>,
@@ -349,7 +349,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Sets the payload.
+    /// Sets the payload of the packet.
     #[must_use]
     pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
         self.payload = payload.into();

@@ -40,9 +40,9 @@ use crate::forecast::{Confidence, Forecast, ForecastSource};
 /// Forecasts flows between known sources and known destinations.
 #[derive(Debug)]
 pub(in crate::predictors) struct PairTable {
-    /// The known destinations.
+    /// The destinations that flows had before.
     destinations: DestinationTable,
-    /// The known sources.
+    /// The sources that flows had before.
     sources: BTreeMap<FlowService, PairSource>,
     /// The groups of sources.
     groups: SourceGroups,

@@ -101,7 +101,7 @@ impl Drop for ThreadCircuit {
 }
 
 impl VisitCircuit {
-    /// Builds the circuit.
+    /// Builds the dbsp circuit of the engine.
     fn build() -> Result<Self, Error> {
         let relation = StepRelation::new(RefCell::new(Box::new(VisitRelation::new(0))));
         let (source, joined) = (Rc::clone(&relation), Rc::clone(&relation));

@@ -131,7 +131,7 @@ impl StandardMatch {
         })
     }
 
-    /// Writes the match.
+    /// Writes the match as `ofp_match`.
     fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.wildcards);
         out.put_u16(self.in_port);

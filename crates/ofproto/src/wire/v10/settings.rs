@@ -3,7 +3,7 @@
 /// The form of matches in flow-removed messages (`NXT_SET_FLOW_FORMAT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowFormat {
-    /// `ofp_match` (`NXFF_OPENFLOW10`).
+    /// Matches have the format `ofp_match` (`NXFF_OPENFLOW10`).
     #[default]
     OpenFlow10,
     /// `nx_match`, which has every field (`NXFF_NXM`).

@@ -23,7 +23,7 @@ use crate::{
 pub struct StaticMac {
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,
-    /// The MAC address.
+    /// The MAC address that is static.
     pub mac: [u8; 6],
     /// The port to which frames for the address are sent.
     pub port: PortNo,
@@ -50,7 +50,7 @@ pub enum StaticMacError {
     /// The port does not carry the VLAN of the address.
     #[error("port {port} does not carry VLAN {vlan}: name a VLAN of the port, or change its VLANs")]
     VlanNotCarried {
-        /// The port.
+        /// The port without the VLAN.
         port: PortNo,
         /// The VLAN of the address.
         vlan: u16,
@@ -69,7 +69,7 @@ pub enum StaticMacError {
     NoSuchMac {
         /// The VLAN of the address.
         vlan: u16,
-        /// The MAC address.
+        /// The MAC address that is not static.
         mac: [u8; 6],
     },
 }

@@ -118,7 +118,7 @@ fn a_shared_group_counts_for_its_first_port() {
 /// Without a limit, one new group would take half of their groups from both ports.
 #[test]
 fn new_group_takes_few_shared_groups() {
-    /// Number of groups.
+    /// Number of groups that the test adds.
     const GROUPS: u8 = 200;
     let mut table = MulticastTable::default();
     let mut report = |last: u8, port: u32| {

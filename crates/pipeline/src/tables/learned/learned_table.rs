@@ -201,7 +201,7 @@ impl LearnedTable {
         self.training.as_ref() == Some(token)
     }
 
-    /// Removes the index.
+    /// Removes the learned index of the table.
     pub(crate) fn clear(&mut self) -> Option<Box<LearnedRules>> {
         self.current.take()
     }

@@ -26,7 +26,7 @@ pub type Conjunction = (Priority, u32, u8);
 
 impl NetworkModel {
     /// Returns the matching rule of a table.
-    /// Also returns the number of extra lookups, by `conj_id`.
+    /// The function also returns the number of extra lookups, by `conj_id`.
     pub(super) fn look_up(
         &self,
         bridge: BridgeId,

@@ -48,7 +48,7 @@ pub struct PacketEffects {
 pub struct Visited {
     /// The bridge and the table.
     pub place: (BridgeId, TableId),
-    /// The matching rule.
+    /// The rule that matched, if any.
     pub rule: Option<crate::RuleId>,
     /// Length of the frame at the last parse before the lookup.
     pub length: usize,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Walker<'_> {
-    /// Executes a group.
+    /// Executes a group with its buckets.
     pub(super) fn group(&mut self, id: GroupId) -> Result<(), TraversalError> {
         let Some(group) = self.find_group(id) else { return Ok(()) };
         let chosen = match group.kind {

@@ -19,7 +19,7 @@ use crate::{
 /// The expected content of a learn request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LearnEffect {
-    /// A rule.
+    /// The packet learns a rule.
     Rule(Box<RuleToLearn>),
     /// The location of a MAC address.
     Mac(MacObservation),

@@ -230,7 +230,7 @@ impl PacketPasses {
         self.current_pass().learned.iter().any(is)
     }
 
-    /// Records a refresh.
+    /// Records that the packet refreshes a rule or an address.
     pub(super) fn refresh(&mut self, refreshed: Refreshed) {
         let pass = self.current_pass();
         if !pass.refreshed.contains(&refreshed) {

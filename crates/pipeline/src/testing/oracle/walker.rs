@@ -78,7 +78,7 @@ pub(super) struct Walker<'w> {
     pub(super) table: TableId,
     /// The running rule; `None` outside of rules.
     pub(super) rule: Option<Arc<Rule>>,
-    /// The action set.
+    /// The action set of the packet.
     pub(super) set: Vec<Action>,
     /// The values of `push` actions.
     pub(super) stack: Vec<u128>,
@@ -493,7 +493,7 @@ impl<'w> Walker<'w> {
         }
     }
 
-    /// Executes an output.
+    /// Executes an output to a port.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16) -> Result<(), TraversalError> {
         let ingress = self.packet.key.in_port();
         match port {

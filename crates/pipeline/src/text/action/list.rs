@@ -99,7 +99,7 @@ impl<'a> List<'a> {
         text.items().try_for_each(|item| self.add(item?))
     }
 
-    /// Reads one action.
+    /// Reads one action into the list.
     pub(in super::super) fn add(&mut self, item: Item<'a>) -> Result<(), RuleTextError> {
         let name = item.name.text().to_ascii_lowercase();
         if let Some(step) = Step::find(&name) {

@@ -24,7 +24,7 @@ const ARP: u128 = 0x0806;
 impl<'a> Egress<'_, 'a> {
     /// Returns the member of a bond that sends the packet, tagged with VLAN id `vlan`.
     ///
-    /// Also returns the counter of the packet's bucket, if the bond balances.
+    /// The function also returns the counter of the packet's bucket, if the bond balances.
     #[cold]
     pub(super) fn bond_sender(
         &mut self,

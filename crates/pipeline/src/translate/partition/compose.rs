@@ -171,7 +171,7 @@ fn tail_is_independent(whole: &Traversal) -> bool {
 
 /// The inputs of a composition.
 struct Composer<'a> {
-    /// The whole traversal.
+    /// The traversal that is partitioned.
     whole: &'a Traversal,
     tail: &'a TraversalTail,
     /// The visits before the tail.

@@ -21,10 +21,10 @@ use crate::{
 /// The behaviour of a translation at its partition points.
 #[derive(Default)]
 pub(in crate::translate) enum Partitioner {
-    /// Ignore partition points.
+    /// Translate without partition points.
     #[default]
     Off,
-    /// Record partition points.
+    /// Record the partition points of the traversal.
     Record(Vec<PartitionPoint>),
     /// End before the visit with this index.
     EndBefore(usize),

@@ -78,7 +78,7 @@ impl GrowingMask {
         self.used = self.used.union(other.used);
     }
 
-    /// Removes all bits.
+    /// Removes all bits of the mask.
     pub(in crate::translate) fn clear(&mut self) {
         let words = self.mask.words_mut();
         self.used.iter().for_each(|word| words[word] = 0);

@@ -147,7 +147,7 @@ mod tests {
         reads.take()
     }
 
-    /// Generates an object.
+    /// Generates an object that translations consult.
     fn object() -> impl Strategy<Value = Object> {
         prop_oneof![
             4 => (0..2_usize, 1..60_u32).prop_map(|(bridge, number)| port(bridge, number)),

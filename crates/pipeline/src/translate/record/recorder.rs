@@ -386,7 +386,7 @@ impl Recorder {
         lookups.push(is_run.then(|| masks.shared(&mut self.sparse, &frames[*depth].mask)));
     }
 
-    /// Appends a visit.
+    /// Appends a visit to the traversal.
     fn push(
         &mut self,
         entering: LookupInput<'_>,

@@ -56,7 +56,7 @@ struct CallSiteCase {
 }
 
 impl CallSiteCase {
-    /// Generates one case.
+    /// Generates one case of the test.
     fn draw(runner: &mut proptest::test_runner::TestRunner) -> Self {
         let mut some = |count| (0..count).map(|_| draw(runner, &generate::packet())).collect();
         let packets: Vec<FlowKey> = some(PACKETS);

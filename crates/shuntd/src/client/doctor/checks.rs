@@ -30,7 +30,7 @@ pub(super) struct PortNeeds {
     has_tap: bool,
     /// The requirements of `dpdk` ports.
     dpdk: DpdkNeeds,
-    /// Number of ports.
+    /// Number of ports of the switch.
     pub(super) ports: u64,
     /// Number of packet threads.
     threads: u64,
@@ -344,9 +344,9 @@ pub(super) fn service(system: &HostSystem) -> Option<HostCheck> {
 pub(super) struct RunningDaemon {
     /// Process id of the daemon.
     pub(super) process: String,
-    /// Answer to `shunt/show`.
+    /// Answer of the daemon to `shunt/show`.
     pub(super) bridges: Value,
-    /// Answer to `shunt/threads`.
+    /// Answer of the daemon to `shunt/threads`.
     pub(super) threads: Value,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct HostSystem {
 pub(super) struct ProcessRights {
     /// Effective capabilities, as a bit set.
     pub(super) capabilities: u64,
-    /// Effective user id.
+    /// Effective user id of the process.
     pub(super) user: u32,
     /// Hard limit of open files.
     pub(super) open_files: u64,

@@ -67,7 +67,7 @@ impl SenderFixture {
         Self { sender, collector, totals }
     }
 
-    /// Sends a datagram.
+    /// Sends a datagram to the collector.
     fn push(&self, first: u8) {
         self.collector.push(&datagram(first));
     }
@@ -259,7 +259,7 @@ fn an_overflow_ends_when_nothing_is_lost() {
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn a_slow_link_loses_no_datagram() {
-    /// Number of datagrams.
+    /// Number of datagrams that the test sends.
     const DATAGRAMS: usize = 2000;
     in_namespace(|| async {
         ip("addr add 10.9.0.1/24 dev d0");

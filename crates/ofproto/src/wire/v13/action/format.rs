@@ -5,8 +5,8 @@
 /// Nicira's actions are the same in every version, but some of them contain a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActionFormat {
-    /// OpenFlow 1.0.
+    /// The actions of OpenFlow 1.0.
     V10,
-    /// OpenFlow 1.3.
+    /// The actions of OpenFlow 1.3.
     V13,
 }

@@ -52,7 +52,7 @@ const PLACE_LEN: usize = 6;
 /// The two wire formats of the `learn` action.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LearnVersion {
-    /// `NXAST_LEARN`.
+    /// The format `NXAST_LEARN`.
     Short,
     /// `NXAST_LEARN2`, with a limit and a result bit.
     Long,
