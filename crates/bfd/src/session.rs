@@ -144,7 +144,7 @@ impl BfdSession {
     ///
     /// # Errors
     ///
-    /// If the packet is for another session. Such a packet only changes the counters.
+    /// If the packet is for another session. A packet that is refused only changes the counters.
     pub fn on_packet(&mut self, packet: &ControlPacket, now: Duration) -> Result<(), BfdError> {
         // If the session expired before the packet arrived, the expiry is handled first.
         self.expire(now);

@@ -14,7 +14,7 @@ pub struct BfdSettings {
     pub min_rx: Duration,
     /// Value of `min_rx` while few packets arrive (`decay_min_rx`).
     ///
-    /// This interval has no effect unless it is greater than `min_rx`.
+    /// The interval while idle has no effect unless it is greater than `min_rx`.
     pub decay_min_rx: Option<Duration>,
     /// Number of packets in a row that the other end may miss (`mult`).
     pub multiplier: NonZeroU8,

@@ -178,8 +178,8 @@ impl<P: PrefixBits> Trie<P> {
 
     /// Returns a node on the path to `child` from which `prefix` can continue.
     ///
-    /// The result is `child` if the prefix of `child` is a prefix of `prefix`. Otherwise the result
-    /// is a new node at the bit where both prefixes differ.
+    /// The result is `child` if the prefix of `child` is a prefix of `prefix`. For any other
+    /// `child`, the result is a new node at the bit where both prefixes differ.
     fn fork(&mut self, child: u32, prefix: u128, length: u8) -> u32 {
         let below = self.node(child);
         let common = common_bits(prefix, below.prefix.value()).min(below.length).min(length);

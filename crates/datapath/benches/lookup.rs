@@ -1,7 +1,7 @@
 //! Time of a lookup in a chain of four stages, compared with a lookup in the megaflow cache.
 //!
 //! Each stage has as many entries as the megaflow cache, so a lookup in the chain may cost as much
-//! as four in that cache. Both caches hold entries of the same tables, and both check that the
+//! as four in that cache. The compared caches hold entries of the same tables, and check that the
 //! found entry is live. Packets of the chain have any source and any target: the traversals of two
 //! packets share LTM entries. The chain was filled by packets of other traversals. The entries of
 //! `all` fit into the L2 cache of the processor, those of `many` do not.

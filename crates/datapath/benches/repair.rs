@@ -2,9 +2,9 @@
 //!
 //! A packet thread forwards a round of flows, one packet each. `before` is a round with all flows
 //! cached. `off` and `on` are the first round after the replacement of a rule that every flow
-//! depends on. Both include the iteration that takes the invalidation, and the time that packets
-//! wait. The translations of `few` flows fit into one iteration, those of `many` flows do not.
-//! Times are CPU time of the thread.
+//! depends on. Both times include the iteration that takes the invalidation, and the time that
+//! packets wait. The translations of `few` flows fit into one iteration, those of `many` flows do
+//! not. Times are CPU time of the thread.
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot begin ends with the reason")]
 

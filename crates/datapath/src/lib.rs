@@ -1,8 +1,8 @@
 //! Ports, packet threads, caches and the execution of actions.
 //!
 //! A [`PacketThread`] receives bursts of frames from [`RxQueue`]s, and finds the cache entry of each
-//! packet. It executes the actions of the entry, and sends the packets to [`TxQueue`]s. If no entry
-//! matches, the pipeline translates the packet, and the result becomes a cache entry.
+//! packet. The thread executes the actions of the entry, and sends the packets to [`TxQueue`]s. If
+//! no entry matches, the pipeline translates the packet, and the result becomes a cache entry.
 //!
 //! When the tables change, an [`EvictionCoordinator`] sends each thread the new version and the
 //! entries that it makes stale. The thread drops the entries between two bursts, and acknowledges

@@ -1,7 +1,7 @@
 //! Pools of packet buffers: created for a device, and used again by later devices.
 //!
 //! A driver may keep a buffer, or pass it to another device. So no one knows when the last buffer
-//! of a pool has returned. This crate never frees a pool, so buffers stay valid. The next device of
+//! of a pool has returned. The crate never frees a pool, so buffers stay valid. The next device of
 //! the same shape takes an idle pool, once nearly all its buffers have returned. Without memory for
 //! another pool, one buffer for each slot of the device is enough.
 

@@ -136,7 +136,7 @@ pub enum DpdkError {
         /// The error of DPDK.
         reason: String,
     },
-    /// There is no memory for the buffers of the device.
+    /// DPDK has no memory for the buffers of the device.
     #[error(
         "DPDK has no memory for {buffers} buffers of {device}: raise `memory_mib` in [dpdk] and restart \
          the daemon ({reason})"

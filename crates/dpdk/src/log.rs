@@ -94,7 +94,7 @@ fn keep(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// There is a single test, because the lines are global.
+    /// The module has a single test, because the lines are global.
     #[test]
     fn reason_has_last_errors_of_its_request() {
         record(ERROR, "EAL: before the request");

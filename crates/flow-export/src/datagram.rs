@@ -2,7 +2,7 @@
 
 /// Maximum number of bytes of the UDP payload of a datagram.
 ///
-/// Such a datagram fits into a frame of 1500 bytes, with the headers of IPv6 and UDP.
+/// A datagram of this size fits into a frame of 1500 bytes, with the headers of IPv6 and UDP.
 pub const DATAGRAM_MAX: usize = 1400;
 
 /// An encoded datagram.

@@ -113,7 +113,7 @@ impl FieldSlot {
     }
 
     /// Writes the bits of the field that are set in `mask`.
-    /// The other bits of the field keep their value.
+    /// All other bits of the field keep their value.
     pub fn write(self, words: &mut [u64; FLOW_WORDS], value: u128, mask: u128) {
         let word = usize::from(self.word);
         let mask = mask & self.value_max();
@@ -211,12 +211,12 @@ pub mod word {
     /// Neighbour discovery target, two words.
     pub const ND_TARGET: u8 = 76;
     /// ARP source hardware address or ND source link-layer address.
-    /// Also the IPv6 extension headers.
+    /// The word also has the IPv6 extension headers.
     pub const ARP_SHA: u8 = 78;
     /// ARP target hardware address or ND target link-layer address.
     pub const ARP_THA: u8 = 79;
     /// Transport ports or ICMP type and code, and TCP flags.
-    /// Also the reserved bits and the type of the first option of neighbour discovery.
+    /// The word also has the reserved bits and the type of the first option of neighbour discovery.
     pub const TRANSPORT: u8 = 80;
 }
 

@@ -22,7 +22,7 @@ impl PortNo {
     /// Forward as a learning switch does (`OFPP_NORMAL`).
     pub const NORMAL: Self = Self(0xffff_fffa);
     /// All ports except the ingress port and ports with `no_flood`.
-    /// This is `OFPP_FLOOD`.
+    /// OpenFlow calls the number `OFPP_FLOOD`.
     pub const FLOOD: Self = Self(0xffff_fffb);
     /// All ports except the ingress port (`OFPP_ALL`).
     pub const ALL: Self = Self(0xffff_fffc);

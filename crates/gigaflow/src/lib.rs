@@ -11,9 +11,10 @@
 //! *rule-space coverage* of the entries.
 //!
 //! A packet carries a *tag* from stage to stage. The tag is the number of the state after the last
-//! entry. This state is the next table, the registers, and everything else that the rest of the
-//! pipeline can read. An entry matches only packets that carry the tag of the entry. So every sequence of
-//! entries that a packet matches is a traversal that the pipeline makes too.
+//! entry. The state between two sub-traversals is the next table, the registers, and everything
+//! else that the rest of the pipeline can read. An entry matches only packets that carry the tag of
+//! the entry. So every sequence of entries that a packet matches is a traversal that the pipeline
+//! makes too.
 //!
 //! # Modules
 //!

@@ -2,7 +2,8 @@
 //!
 //! A flow cache keeps results of table lookups, so that later packets skip the tables. When the
 //! rules change, some entries become wrong. To check every entry again takes time linear in the
-//! size of the cache. This crate finds the stale entries in time that depends on the change.
+//! size of the cache. The crate finds the stale entries of a change in time that depends on the
+//! change.
 //!
 //! An entry is valid as long as two conditions hold. Every table lookup of its traversal still
 //! finds the same rule, for every packet of its region. Every other object that the traversal read

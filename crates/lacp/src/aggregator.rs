@@ -89,8 +89,8 @@ impl Aggregator {
     ///
     /// # Errors
     ///
-    /// If the frame is malformed, or of a protocol other than LACP and the marker protocol. Such a
-    /// frame changes only [`rx_bad_pdus`](crate::LacpCounters::rx_bad_pdus).
+    /// If the frame is malformed, or of a protocol other than LACP and the marker protocol. A
+    /// refused frame changes only [`rx_bad_pdus`](crate::LacpCounters::rx_bad_pdus).
     pub fn on_frame(&mut self, id: MemberId, frame: &[u8], now: Duration) -> Result<(), PduError> {
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let frame = SlowFrame::parse(frame).inspect_err(|error| {

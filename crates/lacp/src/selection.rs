@@ -4,10 +4,10 @@
 //! of the bond. The selected members have the same own key, partner system and partner key as the
 //! lead.
 //!
-//! Both ends must choose the same lead. So only the port priorities of the system with the lower
-//! identifier are compared. Members with current information have precedence over members with
-//! expired information. Source: IEEE 802.1AX, LACP, selection logic; `ovs-vswitchd.conf.db(5)`,
-//! "LACP Configuration".
+//! The two ends of the bond must choose the same lead. So only the port priorities of the system
+//! with the lower identifier are compared. Members with current information have precedence over
+//! members with expired information. Source: IEEE 802.1AX, LACP, selection logic;
+//! `ovs-vswitchd.conf.db(5)`, "LACP Configuration".
 
 use std::fmt;
 

@@ -45,10 +45,10 @@ pub struct MemberSettings {
 /// The mode of an end: active ends begin the negotiation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LacpMode {
-    /// This end sends LACPDUs without waiting for its partner.
+    /// The switch sends LACPDUs without waiting for its partner.
     #[default]
     Active,
-    /// This end sends LACPDUs only to an active partner.
+    /// The switch sends LACPDUs only to an active partner.
     Passive,
 }
 

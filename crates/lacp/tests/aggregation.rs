@@ -104,7 +104,7 @@ fn partner(system: u8, port: u16) -> LacpInfo {
 /// The members with the numbers 1 to 3.
 const THREE: fn() -> [MemberSettings; 3] = || [member(1), member(2), member(3)];
 
-/// The other members lead to another system, and carry no frames.
+/// All other members lead to another system, and carry no frames.
 #[test]
 fn members_with_partner_of_lead_are_enabled() {
     let other = Some(Unselected::OtherPartner);

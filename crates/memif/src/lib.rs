@@ -1,9 +1,9 @@
 //! Memory interfaces between processes (*memif*): frames in shared memory, without the kernel.
 //!
 //! VPP, DPDK (`net_memif`) and programs with libmemif support this protocol. A *client* creates the
-//! memory with rings and buffers, and passes it over a Unix socket to a *server*. Both processes
-//! then move frames without system calls. The kernel only delivers events that wake a sleeping
-//! side.
+//! memory with rings and buffers, and passes it over a Unix socket to a *server*. Afterwards the
+//! two processes move frames without system calls. The kernel only delivers events that wake a
+//! sleeping side.
 //!
 //! - [`MemifInterface::start`] starts an interface in either role. The interface reconnects when
 //!   the connection has ended. Several interfaces share a socket, each with its own number.

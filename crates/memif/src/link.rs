@@ -5,12 +5,12 @@ use std::fmt;
 /// The state of the link to the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemifLink {
-    /// The other side is not connected.
+    /// No peer is connected.
     Waiting {
         /// The reason why the link is not connected.
         reason: String,
     },
-    /// Both sides are connected, so frames can pass.
+    /// A peer is connected, so frames can pass.
     Up,
 }
 

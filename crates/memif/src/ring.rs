@@ -56,7 +56,7 @@ const NEXT: u16 = 1;
 
 /// The minimum length of a buffer that a peer may offer, in bytes.
 ///
-/// This minimum limits the number of buffers for one frame, and so the time that a peer can cost.
+/// The minimum limits the number of buffers for one frame, and so the time that a peer can cost.
 const OFFERED_BYTES_MIN: u32 = 64;
 
 /// The regions of a connection, by number.
@@ -65,7 +65,7 @@ pub(crate) type Regions = Arc<[SharedMapping]>;
 /// The owner of the buffers of a ring, which is the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferOwner {
-    /// This side owns the buffers, which are adjacent in region 0.
+    /// This process owns the buffers, which are adjacent in region 0.
     Own {
         /// First byte of the first buffer.
         offset: u32,
@@ -346,8 +346,8 @@ impl ReceiveRing {
 
     /// Moves at most `max` frames to `sink`, and returns their buffers to the sender.
     ///
-    /// Returns the number of frames, including refused frames. Also returns the rule that the
-    /// sender broke after these frames, if it did.
+    /// Returns the number of frames, including refused frames. The function also returns the rule
+    /// that the sender broke after these frames, if any.
     pub(crate) fn take_frames(
         &mut self,
         max: usize,

@@ -118,7 +118,7 @@ impl NicCounters {
     }
 
     /// Returns the number of packets that matched some entries and then missed.
-    /// These packets also count as misses.
+    /// Packets with a partial hit also count as misses.
     #[must_use]
     pub fn partial_hits(&self) -> u64 {
         self.partial_hits.load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Tests of degenerate and refused rule sets, by each kind of index.
 //!
-//! A build returns the right answers, or an error that names the rule. It never returns a wrong
-//! answer, and never ends the process.
+//! A build returns the right answers, or an error that names the rule. The classifier never returns
+//! a wrong result, and never ends the process.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic when a test fails")]
 

@@ -136,7 +136,7 @@ fn check_accepted<I: StartIndex>(classifier: &NuevoMatch<4, I>, rules: &[Rule], 
 
 /// Checks that keys which agree under the mask of a lookup have its result.
 ///
-/// The other keys have bits of keys near rules wherever the mask allows them.
+/// All other keys have bits of keys near rules wherever the mask allows them.
 fn check_masks(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
     for key in keys {
         let mut mask = [0; 4];
@@ -187,7 +187,7 @@ fn check_proofs(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
 
 /// Returns bits that keep a key in the winning rule, whatever its other bits are.
 ///
-/// The first rule with the rank of `best` that matches is the winner. The other bits of the winner
+/// The first rule with the rank of `best` that matches is the winner. All other bits of the winner
 /// are added from the lowest one of each lane on, as long as the keys stay in its bounds.
 fn winner_bits(rules: &[Rule], best: BestMatch, key: &Key) -> Key {
     let (key, rank) = (inside(key), (best.priority, best.value));

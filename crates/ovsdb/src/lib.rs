@@ -1,7 +1,7 @@
 //! An OVSDB server and client: RFC 7047 with the extensions that Open vSwitch uses.
 //!
 //! `ovs-vsctl`, `ovsdb-client`, OVN and the libraries of other projects configure a switch through
-//! its OVSDB. This crate is an OVSDB server as a library. The crate knows databases, but no switch:
+//! its OVSDB. The crate is an OVSDB server as a library. The crate knows databases, but no switch:
 //! the owner of the server reads rows, writes status columns, and is notified of the changes of
 //! clients. A program can do the same with the database of a foreign server, by a [`client`].
 //!

@@ -67,7 +67,7 @@ pub fn fuzz_messages(data: &[u8]) {
 
 /// Sends any bytes as a server, after some valid replies.
 ///
-/// The first byte selects the number of valid replies.
+/// The first byte of the input selects the number of valid replies.
 ///
 /// Every row then has values of the types of its columns, and the client follows a correct server
 /// afterwards.

@@ -41,7 +41,7 @@ pub enum SchemaError {
     /// Two objects have the same id.
     #[error("the P4Info has two objects with the id {0:#010x}: give each its own")]
     Twice(u32),
-    /// There are too many objects of one kind.
+    /// The P4Info has too many objects of one kind.
     #[error("the P4Info has too many objects of one kind: the limit is {OBJECTS_MAX}")]
     TooMany,
     /// The width of a field or parameter is out of range.

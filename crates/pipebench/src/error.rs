@@ -74,7 +74,7 @@ pub enum TrafficError {
         /// Number of requested flows.
         flows: usize,
     },
-    /// There are too many classes of flows.
+    /// The rules make too many classes of flows.
     #[error(
         "the source has {classes} classes of flows, and at most {max} are possible: use fewer \
          rules or traversals",

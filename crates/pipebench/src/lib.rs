@@ -1,9 +1,9 @@
 //! Workloads for virtual switches: rule sets, pipelines and traffic, reproducible by name.
 //!
-//! A measurement of a switch needs a pipeline of tables, rules for the tables, and packets. This
-//! crate generates all three from a seed, so that two people who use the same name measure the same
-//! workload. The crate does not depend on any switch. Other tools read its output: ClassBench
-//! filter files, OpenFlow rules for `ovs-ofctl`, pcap files.
+//! A measurement of a switch needs a pipeline of tables, rules for the tables, and packets. The
+//! crate generates rules, flows and packets from a seed, so that two people who use the same name
+//! measure the same workload. The crate does not depend on any switch. Other tools read its output:
+//! ClassBench filter files, OpenFlow rules for `ovs-ofctl`, pcap files.
 //!
 //! All randomness comes from a [`Seed`]: the same seed gives the same bytes on every machine and
 //! with every later version.

@@ -1,9 +1,9 @@
 //! Logarithm and exponential functions with equal results on every machine.
 //!
 //! The functions of the standard library call the platform, and differ in the last bits between
-//! systems and releases. Such differences can change packets of a workload. The functions here use
-//! only additions, multiplications and divisions, which IEEE 754 rounds uniquely and Rust never
-//! contracts. A precision of about 15 digits is enough for distributions.
+//! systems and releases. A different result in the last bit can change packets of a workload. The
+//! functions here use only additions, multiplications and divisions, which IEEE 754 rounds uniquely
+//! and Rust never contracts. A precision of about 15 digits is enough for distributions.
 
 /// Returns the natural logarithm.
 ///
@@ -73,7 +73,7 @@ const SQRT_2: f64 = std::f64::consts::SQRT_2;
 const LN_2: f64 = std::f64::consts::LN_2;
 /// The first 33 bits of ln 2, so that their product with an exponent is exact.
 const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
-/// The rest of ln 2 after its first 33 bits.
+/// The bits of ln 2 after its first 33 bits.
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 #[cfg(test)]

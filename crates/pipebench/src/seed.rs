@@ -5,7 +5,7 @@
 //! has its own named stream ([`Seed::stream`]): more samples for one purpose leave others
 //! unchanged. The generator is xoshiro256\*\* (D. Blackman and S. Vigna, *Scrambled Linear
 //! Pseudorandom Number Generators*, ACM TOMS 47, 2021). SplitMix64 fills its state, as its authors
-//! advise. Both generators use only integer arithmetic.
+//! advise. The generators of random numbers use only integer arithmetic.
 //!
 //! The numbers are for workloads and are not cryptographically secure.
 

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct TableId(u8);
 
 impl TableId {
-    /// The first table, where every packet begins.
+    /// Table 0, in which every packet begins.
     pub const FIRST: Self = Self(0);
     /// The highest table that controllers may use (`n_tables` - 1).
     pub const MAX: Self = Self(253);

@@ -7,7 +7,7 @@
 //! cache may use the traversal for all packets that agree with this packet under its mask. A cache
 //! may use the traversal until an [`Evictor`] reports that a version has made the traversal stale.
 //!
-//! This crate has no sockets, threads, caches or clocks: callers pass the time.
+//! The crate has no sockets, threads, caches or clocks: callers pass the time.
 //!
 //! ```
 //! use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};

@@ -1,8 +1,8 @@
 //! Memory and descriptors that another process shares over a Unix socket.
 //!
 //! The protocols vhost-user and memif pass files and eventfds, and have their rings and buffers in
-//! these files. This crate contains the parts that both protocols need, and all unsafe code for
-//! them:
+//! these files. The crate contains the parts that vhost-user and memif need, and all unsafe code
+//! for them:
 //!
 //! - [`SharedMapping`] is a mapped part of a file, which the other process may write at any moment.
 //! - [`send_with_descriptors`] and [`receive_with_descriptors`] pass bytes with descriptors.

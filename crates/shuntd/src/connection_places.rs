@@ -58,8 +58,8 @@ impl ConnectionPlaces {
 
     /// Inserts a new connection; `None` if all connections have a request.
     ///
-    /// In a full table, the connection that has waited longest loses its place. Its task closes
-    /// the connection a moment later.
+    /// In a full table, the connection that has waited longest loses its place. The task of the
+    /// evicted connection closes it a moment later.
     pub(crate) fn insert(self: &Arc<Self>) -> Option<ConnectionPlace> {
         let mut open = self.open.lock();
         if open.by_number.len() >= self.count_max {

@@ -172,7 +172,7 @@ const fn whole_file() -> libc::flock {
 
 /// Returns whether the kernel has already freed the memory of an exiting process.
 ///
-/// Such a process may still have open files.
+/// A killed process may still have open files.
 fn has_freed_memory(process: &str) -> bool {
     let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
     is_number

@@ -4,9 +4,9 @@
 //! when the process ends in any way, so files of a killed daemon do not block the next daemon. The
 //! pid file has the process id, which is part of the socket name.
 //!
-//! There are two locks on the file. The lock of `flock(2)` belongs to the open file and excludes
-//! other daemons. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd`
-//! considers the file stale if the process with the id in it holds no record lock.
+//! The file has two locks. The lock of `flock(2)` belongs to the open file and excludes other
+//! daemons. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd` considers
+//! the file stale if the process with the id in it holds no record lock.
 //!
 //! A service manager may keep the control socket while the daemon restarts. Meanwhile, the pid file
 //! and the socket file stay. A client that connects meanwhile uses the socket of the earlier

@@ -1,8 +1,8 @@
 //! The BFD thread: passes received packets and the time to the sessions, and sends their packets.
 //!
 //! A session with intervals of 100 ms expires after 300 ms. So a separate thread runs the sessions.
-//! This thread changes no bridges, ports or rules, and takes none of their locks. Frames carry the
-//! time of their arrival, so a delay of the thread does not look like silence of the other end.
+//! The BFD thread changes no bridges, ports or rules, and takes none of their locks. Frames carry
+//! the time of their arrival, so a delay of the thread does not look like silence of the other end.
 
 use std::{
     sync::Arc,

@@ -1,9 +1,9 @@
 //! Large tables with packets, for benchmarks; a seed always gives the same table.
 //!
 //! A generated table resembles an OpenFlow table. Most rules are access lists over addresses,
-//! protocol and ports. Some rules also match registers or metadata, and some match only Ethernet.
-//! Real rule sets are not uniform, so half of the addresses are from few networks, and few ports
-//! are common.
+//! protocol and ports. Some generated rules also match registers or metadata, and some match only
+//! Ethernet. Real rule sets are not uniform, so half of the addresses are from few networks, and
+//! few ports are common.
 
 use std::collections::HashSet;
 

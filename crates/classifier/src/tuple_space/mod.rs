@@ -21,8 +21,8 @@
 //! Each proof is valid alone, so the union of all proofs proves the result. Adding whole masks for
 //! all subtables would be correct, but useless. Because of one rule for a `/32` and a port, every
 //! cache entry would cover only one address and one port. The following sections describe smaller
-//! proofs. These smaller proofs come from Open vSwitch (Pfaff et al., *The Design and
-//! Implementation of Open vSwitch*, 2015, section 5), with the differences that the sections name.
+//! proofs. The smaller proofs come from Open vSwitch (Pfaff et al., *The Design and Implementation
+//! of Open vSwitch*, 2015, section 5), with the differences that the sections name.
 //!
 //! # Stages
 //!
@@ -41,8 +41,8 @@
 //! In the network stage, a proof by whole words would have whole addresses. A trie over the
 //! addresses of all rules of the table finds the prefix lengths at which some rule has the prefix
 //! of the packet. The trie also finds the number of leading bits that prove that the other prefix
-//! lengths are absent. These leading bits and the Ethernet type exclude the subtables with an
-//! absent prefix length.
+//! lengths are absent. The leading bits of the address and the Ethernet type exclude the subtables
+//! with an absent prefix length.
 //!
 //! The tries have three differences from Open vSwitch. Of a mask with holes, the tries have its
 //! leading one bits. ARP addresses use the tries of IPv4. A proof is never longer than the prefix

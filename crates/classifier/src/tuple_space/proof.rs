@@ -3,7 +3,7 @@
 //! Leading bits of an address, or a gate before the addresses, exclude a subtable without a search.
 //! The choice of the proof decides how many packets share a cache entry, and how many masks a cache
 //! has to search. The proofs of excluded subtables are added after the proofs of searched
-//! subtables, so most of them need no new bits. The other proofs are added in the order of the
+//! subtables, so most of them need no new bits. All other proofs are added in the order of the
 //! subtables. A stage before the addresses is preferred, because it has few values, and other
 //! subtables need the same bits. If no stage before the addresses excludes the subtable, the proof
 //! uses the address that adds fewer bits.

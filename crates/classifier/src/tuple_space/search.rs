@@ -1,8 +1,8 @@
 //! One lookup of a key, and the subtables that the lookup searches.
 //!
 //! A subtable is open if neither addresses nor a gate exclude it. Only open subtables are searched,
-//! and the proof of each result is added to the mask. Then [`Search::prove`] adds the proofs for
-//! the other subtables.
+//! and the proof of each result is added to the mask. When the best rule is known,
+//! [`Search::prove`] adds the proofs for all other subtables.
 
 use shunt_flow::{FlowKey, FlowMask};
 

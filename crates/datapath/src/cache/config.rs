@@ -31,7 +31,7 @@ pub enum Wildcard {
     Flows(FlowsConfig),
     /// Gigaflow: LTM entries in a chain of stages.
     ///
-    /// There are at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The seed of the thread
+    /// A chain has at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The seed of the thread
     /// replaces the seed of the configuration.
     Gigaflow(GigaflowConfig),
 }

@@ -67,7 +67,7 @@ pub struct Hit<'a> {
 pub struct Entries {
     /// The fields that a hit uses, by slot.
     hot: Vec<HotFields>,
-    /// The other fields, by slot.
+    /// The fields that lookups do not read, by slot.
     cold: Vec<ColdFields>,
     free: Vec<u32>,
     /// The dead entries that wait to be reclaimed.

@@ -1,6 +1,7 @@
 //! No wildcard cache: the packet thread decides each packet by the tables (computational flows).
 //!
-//! `thread/flows.rs` decides the packets. This index has no entries, and every lookup misses.
+//! `thread/flows.rs` decides the packets. The index of computational flows has no entries, and
+//! every lookup misses.
 
 use std::sync::Arc;
 

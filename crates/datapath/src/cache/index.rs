@@ -207,7 +207,7 @@ pub(crate) enum RepairOutcome {
     Changed,
     /// Another live entry already covers the packets.
     Covered,
-    /// There is no new entry.
+    /// No entry was added.
     ///
     /// The traversal learns, no slot is free, or it is not the first sub-traversal of a chain.
     Dropped,

@@ -1,7 +1,7 @@
 //! The megaflow cache: one entry for each complete traversal, found by the bits that it consulted.
 //!
 //! Entries that overlap agree (invariant 1), so the first entry that covers a packet is the result.
-//! There are three kinds of lookup, which all return only live entries that cover the packet:
+//! The cache has three kinds of lookup, which return only live entries that cover the packet:
 //!
 //! 1. The [`SignatureCache`], by the hash of all header bits. The signature cache is used while
 //!    tuple space search takes two probes or more per packet

@@ -109,8 +109,8 @@ impl OpenCoordinator {
 impl CoordinatorHandle {
     /// Creates the shared handle of a coordinator.
     ///
-    /// `on_acked` is called with versions that all owners have acknowledged. Some versions may be
-    /// skipped.
+    /// `on_acked` is called with versions that all owners have acknowledged. A waiter may not see
+    /// every version: some may be skipped.
     #[must_use]
     pub fn new(
         coordinator: EvictionCoordinator,

@@ -34,7 +34,7 @@ pub(crate) enum Preloaded {
     Covered { entry: EntryRef, is_new: bool },
     /// No entries were installed.
     Refused { reason: ForecastRefusal, translations: u64 },
-    /// These entries were installed for the flow.
+    /// Entries were installed for the flow.
     Installed { entries: Box<[EntryRef]>, translations: u64 },
 }
 

@@ -183,7 +183,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     /// Each packet is in exactly one report of its flow.
     ///
-    /// This holds for any number of flows and buckets.
+    /// The counts are exact for any number of flows and buckets.
     #[test]
     fn every_packet_is_reported_once(limit in 1..50_usize, ops in prop::collection::vec(op(), 1..300)) {
         let (mut cache, mut receiver) = netflow_cache(BRIDGE, limit, 1);

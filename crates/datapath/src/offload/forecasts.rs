@@ -37,7 +37,7 @@ struct PendingForecast {
     entries: Vec<LtmEntryRef>,
     /// True if other forecasts made these entries.
     ///
-    /// The other forecasts were for the same flow, or for flows that share the entries.
+    /// All other forecasts were for the same flow, or for flows that share the entries.
     is_shared: bool,
     /// The agent's end of the forecast.
     forecast: DeviceForecast,

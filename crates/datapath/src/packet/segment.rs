@@ -1,9 +1,9 @@
 //! Software segmentation of a packet, as requested by its virtio header.
 //!
 //! Each segment repeats the headers of the packet and carries the next `gso_size` bytes of payload.
-//! These fields differ between segments: the lengths, the IPv4 identification (one more each time),
-//! the sequence number, the flags and the checksums. Only the last segment has FIN and PSH. Only
-//! the first has CWR, as in the kernel (RFC 3168, 6.1.2).
+//! Segments differ in these fields: the lengths, the IPv4 identification (one more each time), the
+//! sequence number, the flags and the checksums. Only the last segment has FIN and PSH. Only the
+//! first has CWR, as in the kernel (RFC 3168, 6.1.2).
 //!
 //! Source: Linux, `Documentation/networking/segmentation-offloads.rst`; RFC 9293, 3.1; RFC 768.
 
@@ -16,7 +16,7 @@ use crate::packet::{
 
 /// Maximum number of segments of one packet: 64 KiB in segments of 128 bytes.
 ///
-/// The sender chooses the size of the segments, down to one byte. This limit bounds the work that a
+/// The sender chooses the size of the segments, down to one byte. The limit bounds the work that a
 /// sender can cause.
 pub const SEGMENTS_MAX: usize = 512;
 

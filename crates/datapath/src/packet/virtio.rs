@@ -61,7 +61,7 @@ pub enum VirtioHeaderError {
         /// Length of the frame.
         length: usize,
     },
-    /// This switch does not know the segmentation type.
+    /// The switch does not know the segmentation type (`gso_type`).
     #[error("the virtio header is wrong: its gso_type {0:#04x} is unknown")]
     UnknownSegmentation(u8),
     /// The segments would have no payload, or be longer than the frame.

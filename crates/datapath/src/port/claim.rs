@@ -1,10 +1,10 @@
 //! Claims of network devices, so that no two processes of this switch attach one device.
 //!
 //! Two packet sockets on one device both receive every packet, and two switches would forward each
-//! packet twice. A claim is a socket in the abstract namespace of Unix sockets. Such a name belongs
-//! to a network namespace, as a device does, and the system releases the name when the process
-//! ends, even if it is killed. The name contains the number of the device, so a rename of the
-//! device has no effect.
+//! packet twice. A claim is a socket in the abstract namespace of Unix sockets. An abstract name
+//! belongs to a network namespace, as a device does, and the system releases the name when the
+//! process ends, even if it is killed. The name contains the number of the device, so a rename of
+//! the device has no effect.
 //!
 //! A killed process holds its claims until the system has closed all of its devices. A new claim
 //! waits until then.

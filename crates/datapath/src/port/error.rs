@@ -31,7 +31,7 @@ pub enum PortError {
         /// The capability that the process lacks.
         needs: &'static str,
     },
-    /// There is no device of this name: the operator creates it or corrects the name.
+    /// No device has this name: the operator creates it or corrects the name.
     #[error("there is no device {name}")]
     NoDevice {
         /// Name of the device.
@@ -290,7 +290,7 @@ pub(super) const GONE_CODES: [Errno; 3] = [Errno::ENETDOWN, Errno::ENXIO, Errno:
 /// The state follows from the system error.
 ///
 /// `gone` lists the error codes of a device that is down or removed. `without_buffers` is the
-/// meaning of `ENOBUFS`. Both arguments differ between kinds of devices.
+/// meaning of `ENOBUFS`. The two arguments differ between kinds of devices.
 pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEnd) -> TxEnd {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EINTR) => TxEnd::Full,

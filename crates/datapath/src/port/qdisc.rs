@@ -16,8 +16,8 @@ const NOQUEUE: &[u8; 8] = b"noqueue\0";
 /// Makes a device send without a queue discipline.
 ///
 /// Otherwise the kernel makes one for each of 256 possible transmit queues when a TAP comes up,
-/// which takes 6 MB of memory for each device (`pfifo_fast`), or more (`fq_codel`). These queue
-/// disciplines never hold a packet, because a TAP never stops its transmit queue.
+/// which takes 6 MB of memory for each device (`pfifo_fast`), or more (`fq_codel`). The queue
+/// disciplines of a TAP never hold a packet, because a TAP never stops its transmit queue.
 ///
 /// # Errors
 ///

@@ -31,7 +31,7 @@ use crate::{
 
 /// A protocol by which two processes share memory, with the settings of one port.
 pub trait SharedMemoryProtocol: fmt::Debug + Send {
-    /// This process's side of the connection, which runs until it is dropped.
+    /// The end of the connection in this process, which runs until it is dropped.
     type Interface: fmt::Debug + Send;
 
     /// The capabilities of all ports of the protocol.

@@ -382,7 +382,8 @@ pub(super) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<c_uint>> {
 
 /// Creates a socket for requests about devices.
 ///
-/// When a packet socket is closed, the kernel waits for all CPUs. This socket is closed at once.
+/// When a packet socket is closed, the kernel waits for all CPUs. The temporary socket is closed at
+/// once.
 pub(super) fn request_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?)
 }

@@ -1,8 +1,8 @@
 //! A TAP device: a port to the network stack of the host.
 //!
 //! One `read` or `write` of a file transfers one frame. The virtio header precedes the frame, so
-//! the host passes packets of up to 64 KiB in one read and takes them in one write. These large
-//! packets give a TAP its throughput.
+//! the host passes packets of up to 64 KiB in one read and takes them in one write. Packets with
+//! segmentation offload give a TAP its throughput.
 //!
 //! The length of a frame is known only after the read. Each read offers a small buffer and, after
 //! the small buffer, a large buffer without its first 2 KiB. If the frame is long, the first 2 KiB

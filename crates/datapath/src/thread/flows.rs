@@ -3,7 +3,7 @@
 //! The tables decide a burst as a whole, under one shared lock; the thread executes the decisions
 //! afterwards. So no lock is held while packets are sent. All packets of a burst have one version.
 //! The thread adopts versions between bursts, so barriers hold: the new rules decide every packet
-//! after the acknowledgement. There are no entries that could be stale.
+//! after the acknowledgement. Computational flows have no entries that could be stale.
 //!
 //! Packets stay in order, since each decision is executed at once. After a packet that learns,
 //! later packets of its port wait until the thread has adopted the version with the learned rule or

@@ -120,7 +120,7 @@ impl TxPort {
 
     /// Returns whether the port holds packets that the port `ingress` received.
     ///
-    /// Such packets wait in egress queues, or the device has not taken them.
+    /// Packets that are not sent wait in egress queues, or the device has not taken them.
     fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
         self.queue.holds_packets_of(ingress)
             || self.queues().is_some_and(|queues| queues.holds_packets_of(ingress))

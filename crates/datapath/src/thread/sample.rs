@@ -2,8 +2,8 @@
 //!
 //! A burst is sampled after its lookup, and before its packets change. The output ports of a
 //! sampled packet come from the actions of the entries that it hit. A packet that missed is still
-//! to be translated, so this module translates it for its output ports alone. These translations
-//! have their own limit in each iteration, so that samples delay no packet.
+//! to be translated, so this module translates it for its output ports alone. Translations of
+//! samples have their own limit in each iteration, so that samples delay no packet.
 
 use shunt_flow::{FieldId, FlowKey};
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};

@@ -31,7 +31,7 @@ struct CableFrame {
 /// The work that is left to the receiver of a frame.
 #[derive(Clone, Debug)]
 enum CableContent {
-    /// None: no IP packet.
+    /// The frame has no IP packet.
     Complete(Vec<u8>),
     /// The checksum of a datagram with this payload.
     Checksum(Vec<u8>),

@@ -95,8 +95,8 @@ fn a_warm_burst_allocates_nothing_in_any_cache() {
 /// Time passes between the bursts, so the governors of the predictors get outcomes.
 ///
 /// The time also makes the training of changed tables due, and each request allocates a channel.
-/// This thread trains inline: a trainer thread may answer so late that the request for the last
-/// change is sent in a warm burst.
+/// The tested thread trains inline: a trainer thread may answer so late that the request for the
+/// last change is sent in a warm burst.
 #[test]
 fn a_warm_burst_with_predictors_allocates_nothing() {
     let caches = CacheConfig { training: Training::Inline, ..super::caches() };
@@ -264,9 +264,8 @@ fn a_warm_burst_allocates_nothing_for_any_action() {
 
 /// A thread allocates the queues of a port with its first packets.
 ///
-/// These are the upcall queue and the transmit batch.
-/// The bound includes the growth of all lists of ports. With queues from the start, a port takes
-/// more than 20 KiB.
+/// The allocations are the upcall queue and the transmit batch. The bound includes the growth of
+/// all lists of ports. With queues from the start, a port takes more than 20 KiB.
 #[test]
 fn an_idle_port_takes_two_kilobytes_at_most() {
     const PORTS: u32 = 64;

@@ -1,6 +1,6 @@
 //! Tests a balancing bond: the network returns broadcasts, which must not reach their senders.
 //!
-//! Also tests the LACP frames that members of the bond pass to the control plane.
+//! The module also tests the LACP frames that members of the bond pass to the control plane.
 
 use std::{
     array,

@@ -132,7 +132,7 @@ fn only_flows_of_the_bridge_are_counted() {
     assert_eq!(end_count(&mut switch, BRIDGE), []);
 }
 
-/// There are more flows than the ring of ended flows holds.
+/// The test makes more flows than the ring of ended flows holds.
 #[test]
 fn a_cache_that_ends_has_all_flows() {
     let mut switch = Switch::new(1, 2, super::thread_config());

@@ -80,7 +80,7 @@ pub enum IpfixNetwork {
 /// The fields of the transport or ICMP header after an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowTransport {
-    /// There is no transport header, or an unknown header.
+    /// The packet has no transport header, or an unknown one.
     Other,
     /// TCP, UDP or SCTP.
     Ports {

@@ -19,7 +19,7 @@ use crate::{
 /// writable fields. Other bits of `set`, such as `ip_proto`, change only the key.
 ///
 /// The key takes the bits of `set` even if the frame has no room for them, as the translation
-/// assumed. For a whole packet, the key afterwards equals the result of extraction. There are two
+/// assumed. For a whole packet, the key afterwards equals the result of extraction. Two headers are
 /// exceptions: a header that is cut short, and the fields that exist only under the old or the new
 /// ICMPv6 type.
 ///

@@ -148,7 +148,8 @@ impl<'a> MatchWriter<'a> {
     }
 
     /// Writes a VLAN tag as id and priority if these are matched whole.
-    /// Otherwise the tag is written as TCI, with a mask if the TCI is not matched whole.
+    /// A match of other bits of the tag is written as TCI, with a mask if the TCI is not matched
+    /// whole.
     fn tag(&mut self, tag: &TagNames) {
         let mask = self.mask.field(tag.field);
         let value = self.key.field(tag.field) & mask;

@@ -2,7 +2,7 @@
 //! ("GIGAFLOW: Rethinking the Fast Path", section 3.5).
 //!
 //! Each entry of a megaflow cache covers one traversal. A chain of stages covers every sequence of
-//! entries with matching tags from a start tag to an end. This module counts the covered traversals
+//! entries with matching tags from a start tag to an end. The module counts the covered traversals
 //! exactly, and makes two estimates:
 //!
 //! * Pairwise: for each tag, the number of entries that set the tag times the number of entries

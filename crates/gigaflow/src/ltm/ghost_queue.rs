@@ -14,7 +14,7 @@ pub(super) struct GhostQueue {
     /// The identities, to look them up.
     known: HashSet<u64, foldhash::fast::FixedState>,
     /// The identities in the order of their evictions.
-    /// Some of the sub-traversals may be cached again.
+    /// Some evicted sub-traversals may be cached again.
     order: VecDeque<u64>,
     /// Maximum number of identities.
     count_max: usize,

@@ -55,7 +55,7 @@ pub trait StageView {
     }
 }
 
-/// This number of empty stages, for a plan that ignores the cached entries.
+/// A number of empty stages, for a plan that ignores the cached entries.
 #[derive(Clone, Copy, Debug)]
 pub struct EmptyStages(pub u8);
 

@@ -111,7 +111,7 @@ mod tests {
 
     /// Returns an outline of one of a few shapes.
     ///
-    /// Some of the outlines are too long for the shape cache.
+    /// Some generated outlines are too long for the shape cache.
     fn outline(shape: u64, seed: u64) -> TraversalOutline {
         let mut outline = TraversalOutline::new();
         outline.begin(StateId::new(0));

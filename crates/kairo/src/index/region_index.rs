@@ -87,7 +87,7 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
 
 /// Number of rows added to projections before a search, per rule of a change.
 ///
-/// The other rows of the group are scanned. If no rows were added, a thousand rules of a new mask
+/// All other rows of the group are scanned. If no rows were added, a thousand rules of a new mask
 /// would scan a large group a thousand times. For a rule that is alone in its change and the first
 /// with its mask, no rows are added.
 const PROJECTED_ROWS_PER_RULE: usize = 1024;

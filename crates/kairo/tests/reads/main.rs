@@ -2,8 +2,8 @@
 //! entry that forwards wrongly.
 //!
 //! Each test installs an entry twice: once as it was translated, and once without its reads of one
-//! kind. A later change makes the entry wrong. The first entry must be evicted, and the second
-//! entry remains.
+//! kind. A later change makes the entry wrong. The entry that read the changed object must be
+//! evicted, and the other entry remains.
 //!
 //! [`Kind`] has every variant of [`Object`]. No translation reads the settings of a bridge, so
 //! [`Object::Bridge`] is tested with a bridge that is added. The age and number of MAC addresses

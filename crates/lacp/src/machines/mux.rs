@@ -2,8 +2,8 @@
 //!
 //! A member sends only while its partner collects, so the partner drops none of these frames. The
 //! standard calls this independent control. The alternative, coupled control, sends as soon as the
-//! partner is in synchronization, which may be one LACPDU too early. Both kinds of control
-//! interoperate.
+//! partner is in synchronization, which may be one LACPDU too early. Coupled and independent
+//! control interoperate.
 //!
 //! A member waits two seconds before it is attached, so an unstable link does not carry frames in
 //! between. In the standard, members also wait for each other. In this crate they do not, because a

@@ -97,9 +97,9 @@ struct MemifConnection {
 enum PeerSession {
     /// The client has not chosen an interface of the listener yet.
     Choosing { listener: MemifToken },
-    /// This side is the server.
+    /// The port of this switch is the memif server.
     Server { interface: MemifToken, session: MemifServerSession },
-    /// This side is the client.
+    /// The port of this switch is the memif client.
     Client { interface: MemifToken, session: Box<MemifClientSession> },
 }
 

@@ -39,8 +39,9 @@ impl FuzzedSession {
 
 /// Handles messages of arbitrary bytes, as a server or as a client.
 ///
-/// The first byte selects the role. Each message has a byte that selects its descriptor, a byte for
-/// its length, and its bytes. When a session is complete, frames are moved through its rings.
+/// The first byte of the input selects the role. Each message has a byte that selects its
+/// descriptor, a byte for its length, and its bytes. When a session is complete, frames are moved
+/// through its rings.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Both sides of rings in one process, and the functions of the fuzz targets.
+//! Rings with both ends in one process, and the functions of the fuzz targets.
 #![expect(clippy::expect_used, reason = "memory that cannot be set up fails the test")]
 
 mod fuzz;

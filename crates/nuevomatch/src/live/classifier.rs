@@ -1,7 +1,7 @@
 //! The writer of a live classifier: changes, rebuilds, and the replay of changes.
 //!
-//! A rebuild copies the rules and builds a new classifier without a lock. Then the rebuild replays
-//! the changes that were made during the build on the new classifier. After the replay both
+//! A rebuild copies the rules and builds a new classifier without a lock. At the end of a rebuild,
+//! the changes that were made meanwhile are replayed on the new classifier. After the replay both
 //! classifiers have equal rules, so readers may use either of them during the swap.
 
 use std::{
@@ -98,7 +98,7 @@ pub(super) struct Shared<const N: usize, I: StartIndex> {
     rebuilding: Mutex<()>,
 }
 
-/// The data that only the writer uses. There is one writer at a time.
+/// The data that only the writer uses. The classifier has one writer at a time.
 #[derive(Debug, Default)]
 pub(super) struct LiveWriter<const N: usize> {
     /// Inserted rules that are not visible yet, with [`UpdatePolicy::Delayed`].

@@ -1,7 +1,7 @@
 //! Two copies of a value: readers use one while the writer changes the other.
 //!
-//! A change has three steps. First the idle copy is changed. Then the changed copy becomes the
-//! active one. Last, the other copy is changed. Readers never wait:
+//! A change has three steps. First the idle copy is changed. After the change, the changed copy
+//! becomes the active one. Last, the other copy is changed. Readers never wait:
 //!
 //! - A reader loads the number of the active copy and tries to lock that copy for reading.
 //! - The attempt fails only if the writer holds or awaits the lock of this copy. After a failed

@@ -9,7 +9,7 @@ const RANGES_MIN: usize = 4096;
 /// Sorts ranges with the positions of their rules.
 ///
 /// The upper half of a range number is the start of the range. Stable passes sort the ranges by the
-/// digits of their starts. Then runs of equal starts are sorted by comparisons.
+/// digits of their starts. After the passes, runs of equal starts are sorted by comparisons.
 #[expect(clippy::cast_possible_truncation, reason = "a digit has 11 bits")]
 pub(super) fn sort_ranges(ranges: &mut Vec<(u64, u32)>) {
     if ranges.len() < RANGES_MIN {

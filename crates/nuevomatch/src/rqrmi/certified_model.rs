@@ -130,7 +130,7 @@ impl FindLanes for CertifiedModel {
 impl StartIndex for CertifiedModel {
     type Settings = TrainingSettings;
 
-    /// Trains and certifies a model. There are at most [`STARTS_MAX`] starts.
+    /// Trains and certifies a model. The model has at most [`STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &TrainingSettings) -> Result<Self, Error> {
         check_count(starts, STARTS_MAX)?;
         check_starts(starts);

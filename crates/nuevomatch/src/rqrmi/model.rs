@@ -12,7 +12,7 @@ pub const STARTS_MAX: usize = 1 << 24;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The stages of nets; the last stage predicts positions.
-    /// There is at least one stage.
+    /// A model has at least one stage.
     pub(crate) stages: Vec<RmiStage>,
     /// The sorted starts that the model was trained for.
     pub(crate) starts: Vec<u32>,

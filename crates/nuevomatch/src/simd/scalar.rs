@@ -65,7 +65,7 @@ pub(super) fn best_rank<const N: usize>(layout: &BlockLayout<N>, block: &[Line],
 /// Runs all jobs, and keeps the better rank of each key.
 ///
 /// `best_of_block` returns the best rank of the matching rules of a block, or the largest rank.
-/// First all jobs compare their first blocks. Then the jobs without a match compare their second
+/// First all jobs compare their first blocks. Jobs without a match then compare their second
 /// blocks, and so on. So no branch in the loop depends on a comparison. Unused rules of a block
 /// have the largest rank.
 #[inline(always)]

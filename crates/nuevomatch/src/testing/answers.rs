@@ -1,7 +1,7 @@
 //! Comparison of lookups with two judges: a linear scan, and TupleMerge.
 //!
 //! The judges share no code with the classifier. A scan takes as long as there are rules, so
-//! TupleMerge judges many more headers. Its own results are compared with the scan, too.
+//! TupleMerge judges many more headers. The results of TupleMerge are compared with the scan, too.
 
 use std::collections::HashSet;
 

@@ -40,7 +40,7 @@ impl RandomWords {
 /// An endless stream of headers in rules, at the borders of rules, and anywhere.
 ///
 /// Half of the headers are inside of a random rule. A quarter has lanes of two rules. An eighth has
-/// lanes at the borders of a rule, or one value outside of them. The rest has random lanes.
+/// lanes at the borders of a rule, or one value outside of them. All other keys have random lanes.
 #[derive(Clone, Debug)]
 pub struct HeaderStream<'a> {
     rules: &'a [PriorityRule<5>],

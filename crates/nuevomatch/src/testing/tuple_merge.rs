@@ -5,8 +5,8 @@
 //! is in a table of a shorter tuple than its own, so that few tables are enough. A list of rules
 //! with one masked key has a limit. Beyond the limit a rule gets a table of a longer tuple.
 //!
-//! The remainder of [`NuevoMatch`](crate::NuevoMatch) has the same idea. This module shares no code
-//! with it, so that it can judge its results.
+//! The remainder of [`NuevoMatch`](crate::NuevoMatch) has the same idea. The module shares no code
+//! with the classifier, so that it can judge its results.
 
 use std::hash::BuildHasher;
 

@@ -96,7 +96,7 @@ pub struct ConnectionLimits {
     ///
     /// Events that must not be lost wait while more bytes are unsent.
     ///
-    /// This number is less than `replies_max`.
+    /// The number must be less than `replies_max`.
     pub events_max: usize,
     /// Number of rule changes that wait for flow monitors at which these are paused.
     ///

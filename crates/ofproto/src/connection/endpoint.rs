@@ -69,7 +69,7 @@ pub struct Connection {
 enum Phase {
     /// The peer has not sent its hello.
     Hello { since: Time },
-    /// Both sides have agreed on a version.
+    /// The switch and its peer have agreed on a version.
     Open,
     /// The connection reads no more bytes, but still sends queued bytes.
     Closed(CloseReason),

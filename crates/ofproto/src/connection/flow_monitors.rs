@@ -225,7 +225,7 @@ impl ActiveMonitor {
 
 /// Returns a filter that selects at least the rules of all these filters.
 ///
-/// There is none without filters.
+/// The result is `None` without filters.
 fn cover(filters: impl Iterator<Item = RuleFilter>) -> Option<RuleFilter> {
     filters.reduce(|all, own| RuleFilter {
         table: if all.table == own.table { own.table } else { TableSelector::All },

@@ -16,7 +16,7 @@ pub(super) fn ours(versions: u32) -> Hello {
 pub(super) enum VersionNegotiation {
     /// The newest version that both sides speak.
     Agreed(Codec),
-    /// The two sides have no version in common.
+    /// The switch and its peer have no version in common.
     Incompatible {
         /// The versions that the peer offered, as text.
         offered: String,

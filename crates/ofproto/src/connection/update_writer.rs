@@ -101,7 +101,7 @@ impl UpdateWriter {
 
     /// Returns the next message.
     ///
-    /// There is no message if no monitor requests an update. `checks_left` is the number of
+    /// The result is empty if no monitor requests an update. `checks_left` is the number of
     /// comparisons of rules and monitors that the call may make.
     ///
     /// # Errors

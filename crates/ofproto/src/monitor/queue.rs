@@ -20,7 +20,7 @@ pub struct MonitorQueue {
     state: Mutex<MonitorQueueState>,
     /// The net changes since the pause, without the pending changes.
     ///
-    /// This lock is taken before that of `state`.
+    /// The lock of the queue is taken before that of `state`.
     coalesced: Mutex<CoalescedChanges>,
     /// Notified when a change is added.
     arrived: Notify,

@@ -247,7 +247,7 @@ impl<H: Host> OpenFlowServer<H> {
 
     /// Connects to a controller with TLS (`ssl:`), and reconnects when it ends.
     ///
-    /// Both sides need a certificate of the authority of `identity`.
+    /// The switch and its peer need a certificate of the authority of `identity`.
     #[must_use]
     pub fn connect_tls(
         &self,

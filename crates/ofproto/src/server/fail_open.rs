@@ -2,10 +2,11 @@
 //!
 //! So `ovs-vswitchd.conf.db(5)` describes the `fail_mode` `standalone`. When no controller was
 //! connected for three inactivity probes, the host forwards every packet by NORMAL. The first
-//! connection ends this, before the controller can send a change of rules. A connection counts from
-//! version negotiation on.
+//! connection ends fail-open, before the controller can send a change of rules. A connection counts
+//! from version negotiation on.
 //!
-//! The state has no clock and no timer. Its owner passes the time, about once a second.
+//! The state has no clock and no timer. The owner of the state passes the time, about once a
+//! second.
 
 use std::{
     collections::BTreeMap,

@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
 pub(super) struct ReadInterestStream {
     /// The stream, registered for readiness to read.
     stream: AsyncFd<UnixStream>,
-    /// The same stream, registered for write readiness while the send buffer is full.
+    /// The stream, registered for write readiness while the send buffer is full.
     write_interest: Option<AsyncFd<OwnedFd>>,
 }
 

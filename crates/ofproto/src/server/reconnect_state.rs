@@ -12,7 +12,7 @@ pub enum ReconnectState {
     Connecting,
     /// The connection is established.
     Connected,
-    /// There is no connection; the next attempt is scheduled.
+    /// The controller is not connected; the next attempt is scheduled.
     Waiting {
         /// The reason why the last attempt or connection ended.
         reason: String,

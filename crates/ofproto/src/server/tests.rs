@@ -314,7 +314,7 @@ async fn a_unix_client_without_hello_is_closed() {
 /// Only one test fills a listener at a time: both ends need descriptors.
 static FULL_LISTENER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Otherwise silent clients would lock everybody out for some time.
+/// If they stayed, silent clients would lock everybody out for some time.
 #[tokio::test]
 async fn the_oldest_client_without_hello_makes_room() {
     let _only = FULL_LISTENER.lock().await;

@@ -1,4 +1,4 @@
-//! Both ends of a connection, in one thread and without sockets.
+//! A connection with both of its ends in one thread, without sockets.
 
 use std::{
     sync::{

@@ -15,7 +15,7 @@ pub trait LogStorage: Send {
     ///
     /// # Errors
     ///
-    /// If not all bytes could be written. Some bytes may have been written.
+    /// If not all bytes could be written. A part of the record may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Truncates the log to a length.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::value::RowUuid;
 
-/// The rest of a JSON text.
+/// The part of a JSON text that is not parsed yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonText<'a> {
     /// The part that is not parsed yet.

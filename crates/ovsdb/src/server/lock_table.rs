@@ -6,7 +6,7 @@ use super::ClientId;
 
 /// For each lock, the clients that own it or wait for it, in order of request.
 ///
-/// The first client owns the lock.
+/// The first client of the list owns the lock.
 #[derive(Debug, Default)]
 pub(super) struct LockTable {
     /// The owner and the waiting clients of each lock.

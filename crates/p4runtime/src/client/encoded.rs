@@ -1,6 +1,6 @@
 //! Requests with pre-encoded parts, and responses of which only the counters are decoded.
 //!
-//! These messages have the wire format of the protocol messages, with bytes in place of nested
+//! Encoded messages have the wire format of the protocol messages, with bytes in place of nested
 //! messages. A rule is encoded once, in the thread of the owner, and afterwards only its bytes are
 //! copied. A response with many entries is decoded to names and counters only.
 

@@ -10,9 +10,9 @@
 //! [`P4RuntimeDevice`] translates operations into tasks and never waits. The worker keeps the rules
 //! that the NIC has confirmed. When a connection is lost, the worker answers all pending operations
 //! with `Lost`. The worker reconnects with a higher election id, so that the NIC refuses late
-//! writes of the old session. Then the worker reads all entries of the NIC, and repairs the entries
-//! until they equal the confirmed rules. Entries are identified by their `controller_metadata`,
-//! which every server returns.
+//! writes of the old session. After a connection, the worker reads all entries of the NIC, and
+//! repairs the entries until they equal the confirmed rules. Entries are identified by their
+//! `controller_metadata`, which every server returns.
 //!
 //! Several writes of one kind are in progress at a time, but never two that change the same entry.
 //! Insertions are sent last table first. The device may still apply concurrent writes in another

@@ -93,7 +93,7 @@ impl ElectionRole {
 
     /// Returns notices for all streams, the primary last.
     ///
-    /// The other streams are notified first that they are not primary.
+    /// Streams that are not primary are notified first.
     fn notices_for_all(&self, name: &str) -> Vec<RoleNotice> {
         let primary = self.primary();
         let others = self.streams.keys().copied().filter(|stream| Some(*stream) != primary);

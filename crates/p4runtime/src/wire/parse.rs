@@ -1,9 +1,9 @@
 //! Fast decoding of frequent messages: writes and reads of table entries.
 //!
-//! This decoder returns the same values as prost, several times as fast: it reads a slice, and
-//! allocates each list with its final length. The decoder knows the fields that a controller of a
-//! NIC uses, and requires that each nested message occurs once. For other messages the decoder
-//! returns `None`; prost then decodes the message or reports the error.
+//! The hand-written decoder returns the same values as prost, several times as fast: it reads a
+//! slice, and allocates each list with its final length. The decoder knows the fields that a
+//! controller of a NIC uses, and requires that each nested message occurs once. For other messages
+//! the decoder returns `None`; prost then decodes the message or reports the error.
 
 use prost::{Message, bytes::Bytes};
 

@@ -1,7 +1,8 @@
 //! Fast encoding of frequent messages, which are written part by part as bytes.
 //!
-//! This encoder writes the same bytes as prost, several times as fast. The encoder writes a nested
-//! message first and its length afterwards; prost computes nested lengths once per level.
+//! The hand-written encoder writes the same bytes as prost, several times as fast. The encoder
+//! writes a nested message first and its length afterwards; prost computes nested lengths once per
+//! level.
 
 use prost::{
     Message,

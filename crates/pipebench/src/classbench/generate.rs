@@ -1,10 +1,10 @@
 //! Generates a rule set from parameters, as ClassBench does.
 //!
 //! First each filter gets its independent parts: protocol, flags, ports, and prefix lengths
-//! ([`FilterDraft`]). Then all source addresses are generated together, bit by bit from the root of
-//! a binary tree ([`source`](super::source)). Then all destination addresses are generated, which
-//! may follow the sources ([`destination`](super::destination)). Duplicate filters are dropped, so
-//! a set has fewer filters than requested. The most specific filters come first.
+//! ([`FilterDraft`]). Next, all source addresses are generated together, bit by bit from the root
+//! of a binary tree ([`source`](super::source)). At the end, all destination addresses are
+//! generated, which may follow the sources ([`destination`](super::destination)). Duplicate filters
+//! are dropped, so a set has fewer filters than requested. The most specific filters come first.
 
 use super::{
     destination::grow_destinations,

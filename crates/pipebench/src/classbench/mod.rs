@@ -2,9 +2,9 @@
 //!
 //! ClassBench (D. Taylor and J. Turner, *ClassBench: A Packet Classification Benchmark*, INFOCOM
 //! 2005) describes a real filter set by a parameter file, and generates sets of any size from the
-//! file. This module is an independent implementation: it reads and writes [`Parameters`],
-//! [`generate()`] makes filters from parameters, and [`read_filters`] reads the filter files of any
-//! ClassBench tool. [`BuiltinSet`] has Shunt's own parameters.
+//! file. The module is an independent implementation of ClassBench: it reads and writes
+//! [`Parameters`], [`generate()`] makes filters from parameters, and [`read_filters`] reads the
+//! filter files of any ClassBench tool. [`BuiltinSet`] has Shunt's own parameters.
 //!
 //! ```
 //! use shunt_pipebench::{

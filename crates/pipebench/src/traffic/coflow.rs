@@ -7,7 +7,7 @@
 //! cluster to services with eight pods each, with base flows to port 2100.
 //!
 //! *Coflowiness* is the share of the associated flows of each coflow that have a common endpoint
-//! with the base flow, and are therefore predictable. The other associated flows have no common
+//! with the base flow, and are therefore predictable. All other associated flows have no common
 //! endpoint. The sizes of coflows were not published: here the k-th coflow has a share of 1 / k of
 //! the flows.
 //!

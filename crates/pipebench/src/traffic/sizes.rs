@@ -30,7 +30,7 @@ pub enum FlowSizes {
     Hadoop,
     /// Like the remote calls of a search engine, in packets of 1500 bytes.
     Search,
-    /// The same size for all flows.
+    /// All flows have one size.
     Fixed,
 }
 
@@ -205,7 +205,7 @@ pub fn scale_to_packets(sizes: &mut [u32], packets: u64) -> bool {
 /// Distributions of packet lengths, in bytes on the wire with the check sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketSizes {
-    /// The same length for all packets.
+    /// All packets have one length.
     Fixed(u16),
     /// The Internet mix: seven short packets, four of middle length, one long packet.
     Imix,

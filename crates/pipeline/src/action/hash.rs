@@ -72,7 +72,7 @@ pub struct BundleAction {
 }
 
 /// The algorithm of `bundle` (`nx_bd_algorithm`).
-/// Both algorithms choose among the ports with their link up.
+/// The two algorithms of `bundle` choose among the ports with their link up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BundleAlgorithm {
     /// `active_backup`: the first port.

@@ -25,7 +25,7 @@ pub struct LearnAction {
     /// Notify controllers when the rule is removed (`NX_LEARN_F_SEND_FLOW_REM`).
     pub send_flow_removed: bool,
     /// Delete learned rules with the last rule that learns them.
-    /// This is `NX_LEARN_F_DELETE_LEARNED`.
+    /// The flag is `NX_LEARN_F_DELETE_LEARNED`.
     pub delete_learned: bool,
     /// Largest number of rules with this table and cookie; 0: no limit.
     pub limit: u32,

@@ -7,7 +7,7 @@
 //! is removed, its VLANs change, or it gets another device. A full table evicts an address of the
 //! port with the most addresses (see [`LearnedAges`]).
 //!
-//! An operator can also add an address (`static_macs.rs`). Such a static address has no age, and no
+//! An operator can also add an address (`static_macs.rs`). A static address has no age, and no
 //! packet moves or evicts it.
 
 mod port_removals;
@@ -121,8 +121,8 @@ pub struct MacObservation {
     pub is_announcement: bool,
     /// True if the packet is sent only after the address has been learned.
     ///
-    /// True in bridges that receive copies of their own frames on a bond. Such a copy then finds
-    /// the learned address.
+    /// True in bridges that receive copies of their own frames on a bond. A copy that comes back
+    /// then finds the learned address.
     pub precedes_packet: bool,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct MacTable {
     statics: BTreeSet<(PortNo, MacKey)>,
     /// The learned addresses that the newest version sees.
     ages: LearnedAges<MacKey>,
-    /// The same addresses, in the order in which they expire.
+    /// The learned addresses, in the order in which they expire.
     expiry: ExpiryQueue<MacKey>,
     /// The announcements by time; some may have ended early.
     announcements: BTreeSet<(Time, MacKey)>,

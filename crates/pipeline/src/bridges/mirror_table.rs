@@ -60,7 +60,7 @@ struct PortMirrors {
     is_output: bool,
 }
 
-/// Some mirrors of a bridge, each a bit.
+/// A set of mirrors of a bridge, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct MirrorSet(u32);
 

@@ -2,7 +2,7 @@
 //!
 //! Hosts report the multicast groups that they receive (IGMP, MLD), and routers query them. With
 //! snooping, NORMAL sends the packets of a group to the ports that want them, instead of to all
-//! (RFC 4541). This crate does not read the messages: see [`MulticastObservation`].
+//! (RFC 4541). The crate does not read messages of IGMP or MLD: see [`MulticastObservation`].
 
 use std::{fmt, net::IpAddr, time::Duration};
 

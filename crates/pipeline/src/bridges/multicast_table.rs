@@ -7,7 +7,7 @@
 //!
 //! Each group is charged to one port: the one that has been in it longest. A full table finds the
 //! port that is charged with the most groups, and removes this port from the group that the port
-//! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. After
+//! reported longest ago (see [`LearnedAges`]). Ports leave groups until a group is empty. After
 //! [`MulticastSnooping::DEPARTURES_MAX`] ports, the last of these groups ends with all of its
 //! ports. The new group is charged to the port that reports it. Among ports with equally many
 //! groups, this port leaves one of its own. So a host takes a place only from a port with more
@@ -80,7 +80,7 @@ pub(crate) struct MulticastTable {
     entries: VersionedMap<MulticastKey, MulticastPorts>,
     /// The groups of the newest version, each with its first port and last report.
     ages: LearnedAges<MulticastKey>,
-    /// The same groups, in the order in which their ports expire.
+    /// The groups, in the order in which their ports expire.
     groups_expiry: ExpiryQueue<MulticastKey>,
     /// The VLANs with router ports, in the order in which these expire.
     routers_expiry: ExpiryQueue<MulticastKey>,

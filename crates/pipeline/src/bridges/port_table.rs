@@ -122,8 +122,8 @@ impl PortTable {
     /// Returns a table with some ports replaced, added or removed (`None`).
     ///
     /// The new table shares all other ports, and the call copies the references to them. All other
-    /// cost depends on the changes. There are three exceptions: a bridge with mirrors, and a changed
-    /// port that is in a bond or gets all multicast packets.
+    /// cost depends on the changes. Three cases are exceptions: a bridge with mirrors, and a
+    /// changed port that is in a bond or gets all multicast packets.
     pub(crate) fn with_changes(
         &self,
         changes: BTreeMap<PortNo, Option<PortInfo>>,
@@ -253,8 +253,8 @@ pub(super) fn different_parts<'a>(
 
 /// Returns the numbers of the ports that differ between two lists.
 ///
-/// Both lists are sorted by number. A bridge may have thousands of ports, so a port is compared
-/// once, and is not searched for.
+/// The two lists of ports are sorted by number. A bridge may have thousands of ports, so a port is
+/// compared once, and is not searched for.
 fn different_ports(old: &[Arc<PortInfo>], new: &[Arc<PortInfo>]) -> Vec<PortNo> {
     let [old, new] = different_parts(old, new);
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());

@@ -5,8 +5,8 @@
 //! leaves out dead bits: those that the remaining actions, the next table and all tables after it
 //! cannot read.
 //!
-//! The reads of a rule are the bits of its match, and the bits that its actions use. These bits
-//! count as read for all packets, matching or not. An action that may show a controller the
+//! The reads of a rule are the bits of its match, and the bits that its actions use. The bits of a
+//! match count as read for all packets, matching or not. An action that may show a controller the
 //! pipeline fields, or that may freeze a translation, reads everything. The sets of live bits grow
 //! with rules and never shrink while the bridge exists. When a set grows,
 //! [`Object::Live`](crate::Object::Live) changes, and the entries on both sides of a partition

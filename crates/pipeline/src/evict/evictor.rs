@@ -79,8 +79,8 @@ pub trait Evictor: Send {
     /// Returns whether applying this change takes microseconds, for any number of
     /// watched entries.
     ///
-    /// The calling thread may then apply the change itself. This function itself must also take
-    /// only microseconds.
+    /// The calling thread may then apply the change itself. The function itself must also take only
+    /// microseconds.
     fn is_quick(&self, _deltas: &[Delta]) -> bool {
         false
     }

@@ -6,8 +6,8 @@
 //! iterative engine is the baseline of measurements, and the reference in tests of other engines.
 //!
 //! An entry stays if a new translation of its packet has the same actions, rules and reads, and
-//! consults no bit that the entry's mask leaves open. Such an entry is right for every packet of
-//! its region.
+//! consults no bit that the entry's mask leaves open. An entry that passes the check is right for
+//! every packet of its region.
 
 use std::{collections::BTreeMap, sync::Arc};
 

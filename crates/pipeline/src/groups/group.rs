@@ -56,7 +56,7 @@ pub enum GroupKind {
     Select,
     /// The only bucket runs.
     Indirect,
-    /// The first live bucket runs.
+    /// The first bucket that is live runs.
     FastFailover,
 }
 

@@ -52,7 +52,7 @@ impl IndexedTables {
 
     /// Returns the tables with at least `rules_min` rules, to decide packets.
     ///
-    /// Such packets have no cache. The indexes find buckets by a tree.
+    /// Packets of computational flows have no cache. The indexes find buckets by a tree.
     #[must_use]
     pub const fn for_decisions(rules_min: usize) -> Self {
         Self { rules_min, lookups: IndexedLookups::Decisions, kind: StartIndexKind::Tree }
@@ -509,7 +509,7 @@ mod tests {
         assert!(!of_table(&pipeline, |own| own.has_retired()));
     }
 
-    /// Both tables need a training, and that of the first fails.
+    /// Two tables need a training, and that of the first fails.
     #[test]
     fn a_failing_table_delays_no_other_table() {
         let pipeline = pipeline_of(&all_nested());

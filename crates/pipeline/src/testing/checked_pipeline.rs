@@ -74,8 +74,8 @@ impl CheckedPipeline {
     /// Returns the bridges of [`BRIDGES`] after these changes.
     /// A refused change is left out.
     ///
-    /// If a group of requests is refused, its requests are applied one by one. Otherwise one
-    /// overlapping request would leave a bridge without rules.
+    /// If a group of requests is refused, its requests are applied one by one. If all were refused,
+    /// one overlapping request would leave a bridge without rules.
     #[must_use]
     pub fn new(ops: &[Op]) -> Self {
         let mut checked = Self::empty();

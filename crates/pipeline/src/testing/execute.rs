@@ -68,7 +68,7 @@ impl<'p> Execution<'p> {
     }
 
     /// Executes a traversal on a packet with this key.
-    /// Also executes the traversals that continue with the packet.
+    /// The function also executes the traversals that continue with the packet.
     pub(super) fn run(&mut self, traversal: &Traversal, mut frame: Frame, key: &FlowKey) {
         self.traversals.push(traversal.clone());
         self.note(traversal, frame.len());

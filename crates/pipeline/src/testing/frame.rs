@@ -32,7 +32,7 @@ const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 const BOTTOM: u32 = 0x100;
 
 /// Stores the Ethernet type after the labels of a test packet, if there are labels.
-/// Also stores the length of the frame.
+/// The function also stores the length of the frame.
 pub fn set_test_word(key: &mut FlowKey, hidden_type: u16, length: u16) {
     let stored = u64::from(hidden_type) << 16 | u64::from(length);
     let word = &mut key.words_mut()[TEST_WORD];

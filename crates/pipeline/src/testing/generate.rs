@@ -44,7 +44,7 @@ use crate::{
 
 /// The bridges of generated networks.
 ///
-/// Both bridges have ports, and patch ports to each other.
+/// The two bridges have ports, and patch ports to each other.
 pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
 /// Generates the operations that build a network.
@@ -84,7 +84,7 @@ fn plain_network() -> impl Strategy<Value = Vec<Op>> {
 
 /// A network in which the rules of the first tables only go to the next table.
 ///
-/// There are no action sets, so the sub-traversals of a packet can be combined.
+/// The rules have no action sets, so the sub-traversals of a packet can be combined.
 pub fn goto_network() -> impl Strategy<Value = Vec<Op>> {
     let misses = |id| {
         let all = (0..4).filter_map(TableId::new).map(table_miss_of).collect::<Vec<_>>();
@@ -249,7 +249,7 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
 }
 
 /// A packet that agrees with `key` under `mask`.
-/// The other bits of the packet are random.
+/// All other bits of the packet are random.
 ///
 /// The packet could arrive on a datapath port: for example, the bits of a missing tag are zero. If
 /// the test compares results of the packet, `key` must be that of a generated packet, which has the

@@ -3,8 +3,8 @@
 //! A group is one list of items. Each `bucket=` begins a bucket, which has the items up to the next
 //! `bucket=`. A few of the items are properties of the bucket, and the other items are its actions.
 //!
-//! Some items may be omitted. By default, the number of a bucket is its position. The default
-//! weight is 1 in a select group and 0 in other groups.
+//! Items with a default may be omitted. By default, the number of a bucket is its position. The
+//! default weight is 1 in a select group and 0 in other groups.
 
 use shunt_flow::{
     FieldId, PortNo,

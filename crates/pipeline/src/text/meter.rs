@@ -38,7 +38,7 @@ pub fn parse_meter_mod(command: MeterCommand, text: &str) -> Result<MeterMod, Ru
 
 /// Prints a meter as `ovs-ofctl dump-meters` does.
 ///
-/// There is a line for the meter, and one for each band.
+/// The text has a line for the meter, and one for each band.
 #[must_use]
 pub fn format_meter(id: MeterId, config: &MeterConfig) -> String {
     let unit = match config.unit {

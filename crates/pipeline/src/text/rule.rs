@@ -62,8 +62,8 @@ pub fn parse_rule(
 /// Reads the text of a rule that the switch has accepted before.
 ///
 /// Unlike [`parse_rule`], it accepts actions on headers that the packets of the rule may lack.
-/// OpenFlow 1.0 accepts such actions too. Such an action has no effect on a packet without the
-/// header.
+/// OpenFlow 1.0 accepts such actions too. An action on a header has no effect on a packet without
+/// the header.
 ///
 /// # Errors
 ///

@@ -137,7 +137,7 @@ impl Traversal {
 
     /// Returns whether `again` decides like this traversal of the same region.
     ///
-    /// Both traversals have the same actions, the same rules, groups, mirrors and refreshes to
+    /// Equal traversals have the same actions, the same rules, groups, mirrors and refreshes to
     /// credit, and no learn requests.
     #[must_use]
     pub fn decides_like(&self, again: &Self) -> bool {

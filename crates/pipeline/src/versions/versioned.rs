@@ -33,8 +33,8 @@ impl<T: ?Sized> Versioned<T> {
 
     /// Replaces the value from `version` on.
     ///
-    /// `version` is not published. That version keeps only its last value, since no thread can see
-    /// an earlier one.
+    /// `version` is not published. The new version keeps only its last value, since no thread can
+    /// see an earlier one.
     pub(crate) fn set(&mut self, value: Arc<T>, version: Version) {
         self.end(version);
         self.values.push((Lifetime::since(version), value));

@@ -148,8 +148,9 @@ impl Reloader {
 
     /// Puts changed TLS files in force, for connections that are opened later.
     ///
-    /// Returns the keys that are in force now. Also returns remarks: the changed keys that are not
-    /// in force, because a database has other files, and the reason why the files cannot be used.
+    /// Returns the keys that are in force now. The function also returns remarks: the changed keys
+    /// that are not in force, because a database has other files, and the reason why the files
+    /// cannot be used.
     async fn set_tls(
         &self,
         loaded: &mut TlsOptions,

@@ -1,9 +1,9 @@
 //! Health check: every packet thread and every control thread makes progress.
 //!
-//! Each thread has a count that grows while it works. These counts are iterations of packet
-//! threads, runs of the periodic work on the control threads, and replies of the eviction thread. A
-//! parked packet thread wakes up after `threads.sleep_max_ms`, so its count grows too. A thread
-//! hangs if its count stays the same for too long.
+//! Each thread has a count that grows while it works. The counts of progress are iterations of
+//! packet threads, runs of the periodic work on the control threads, and replies of the eviction
+//! thread. A parked packet thread wakes up after `threads.sleep_max_ms`, so its count grows too. A
+//! thread hangs if its count stays the same for too long.
 
 use std::{
     collections::BTreeMap,

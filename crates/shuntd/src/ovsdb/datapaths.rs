@@ -1,7 +1,7 @@
 //! The rows of `Datapath`: the capabilities of the switch.
 //!
 //! A controller such as `ovn-controller` adds a row for the type of its bridges, and reads there
-//! which features it may use. Both types of `datapath_types` are the same datapath.
+//! which features it may use. The two types of `datapath_types` are one datapath.
 
 use shunt_ovsdb::{
     DatabaseSnapshot, RowView,
@@ -13,7 +13,7 @@ const TYPES: [&str; 2] = ["netdev", "system"];
 
 /// The capabilities, with the keys of Open vSwitch.
 ///
-/// There is no connection tracking (`ct_*`), there are no tunnels (`tnl_push_pop`), and no packets
+/// The datapath has no connection tracking (`ct_*`), no tunnels (`tnl_push_pop`), and no packets
 /// without an Ethernet header (`add_mpls`). `balance-tcp` needs no action of a datapath
 /// (`lb_output_action`).
 const CAPABILITIES: [(&str, &str); 27] = [

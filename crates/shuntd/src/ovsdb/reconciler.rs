@@ -72,8 +72,8 @@ impl Reconciler {
     /// Changes the switch where it differs from the desired bridges and ports.
     ///
     /// `changed` has the names of the ports of which a row has changed; `None`: any port. The next
-    /// call retries a failed change. Unchanged objects are left alone. Also returns the objects that
-    /// were changed, or could not be changed.
+    /// call retries a failed change. Unchanged objects are left alone. The function also returns
+    /// the objects that were changed, or could not be changed.
     pub(super) async fn apply(
         &mut self,
         desired: &DesiredBridges,

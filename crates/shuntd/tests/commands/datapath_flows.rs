@@ -1,7 +1,7 @@
 //! Commands about the datapath, compared with recorded answers of Open vSwitch.
 //!
-//! Both switches had the same rules and received the same packets. Masks, counters and the order of
-//! entries may differ; all other text must be equal.
+//! Open vSwitch and Shunt had the same rules and received the same packets. Masks, counters and the
+//! order of entries may differ; all other text must be equal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

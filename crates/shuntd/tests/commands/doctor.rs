@@ -56,7 +56,7 @@ fn doctor_prints_commands_for_missing_rights() {
 
 /// The root of a user namespace has all capabilities.
 ///
-/// This root has no right to the network of the host.
+/// The root of a user namespace has no right to the network of the host.
 #[test]
 fn capabilities_of_a_user_namespace_are_not_enough() {
     let Some((code, report)) = doctor_by("unshare", &["--user", "--map-root-user"]) else { return };

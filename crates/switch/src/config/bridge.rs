@@ -429,7 +429,7 @@ impl PortType {
     }
 }
 
-/// This constant does not compile if [`PortType::ALL`] lacks a type.
+/// The constant does not compile if [`PortType::ALL`] lacks a type.
 const _: () = {
     let mut index = 0;
     while index < PortType::ALL.len() {

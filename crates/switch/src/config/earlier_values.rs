@@ -13,8 +13,8 @@ const NO_DATAPATH_ID: &str = "0000000000000000";
 impl Config {
     /// Returns the configuration without datapath ids of 0 and controllers with port 0.
     ///
-    /// A bridge without a datapath id gets the default. Also returns a remark about each value that
-    /// is left out.
+    /// A bridge without a datapath id gets the default. The function also returns a remark about
+    /// each value that is left out.
     pub(crate) fn without_refused_values(&self) -> (Self, Vec<String>) {
         let (mut config, mut remarks) = (self.clone(), Vec::new());
         for bridge in &mut config.bridges {

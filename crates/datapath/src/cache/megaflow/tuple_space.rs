@@ -1,13 +1,13 @@
 //! Tuple space search over the masks of megaflows.
 //!
 //! Entries with the same mask form a subtable, a hash table of masked words. A lookup probes the
-//! subtables one after another. There are no priorities: entries that overlap agree (invariant
+//! subtables one after another. Entries have no priorities: entries that overlap agree (invariant
 //! 1), so the first hit is the result.
 //!
 //! A subtable is probed for all packets of a burst together: first all hashes, then all index
 //! slots, all rows, and all entries (see [`MaskedTable`]). Packets that miss go on to the next
 //! subtable. Subtables are ordered by their recent hits, as Open vSwitch's `dpcls` orders them per
-//! port. This keeps the average number of probes near one.
+//! port. The order by hits keeps the average number of probes near one.
 
 use hashbrown::HashMap;
 use shunt_flow::{

@@ -1,8 +1,8 @@
 //! A port that uses a network device of the host by packet sockets.
 //!
 //! The port works with every network device, needs no special driver, and shares the device with
-//! the network stack of the host. Both directions have virtio headers (`PACKET_VNET_HDR`), which
-//! most TCP packets of a veth need. A burst is sent by one system call.
+//! the network stack of the host. Received and sent frames have virtio headers (`PACKET_VNET_HDR`),
+//! which most TCP packets of a veth need. A burst is sent by one system call.
 //!
 //! Each packet thread has a socket, and reads several frames from it by one system call. While the
 //! port is busy, each thread also has a ring in shared memory, from which it reads without system

@@ -1,4 +1,4 @@
-//! The two sources of received frames: the receive queue of a socket, and a ring.
+//! Received frames come from the receive queue of a socket, or from a ring.
 
 use std::{
     os::fd::{AsRawFd, BorrowedFd},

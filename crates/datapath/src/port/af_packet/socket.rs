@@ -23,7 +23,7 @@ use crate::port::sys;
 /// The kernel doubles this number, for its own structures.
 const RECEIVE_BUFFER: c_int = 8 << 20;
 /// Bytes that one socket may queue for sending.
-/// This number of bytes suffices for a few bursts of packets that are still to be segmented.
+/// The buffer suffices for a few bursts of packets that are still to be segmented.
 const SEND_BUFFER: c_int = 8 << 20;
 
 /// A packet socket (`AF_PACKET`), and its count of dropped frames.

@@ -6,7 +6,7 @@
 //! ring until it comes back in another ring.
 //!
 //! The memory is a file, which a service manager can hold for the next process together with the
-//! socket. That process finds the owners of the chunks in the rings:
+//! socket. The later process finds the owners of the chunks in the rings:
 //!
 //! - A receiving chunk that is in no ring is the kernel's, which will put it into the ring of
 //!   received frames. The port has none: it releases received frames and returns their chunks at

@@ -99,7 +99,8 @@ impl AfXdp {
     /// # Errors
     ///
     /// If there is no such Ethernet device, if another port uses it, if its own MTU is too large
-    /// for AF_XDP, or if the daemon lacks a capability. Also if the kernel has no busy polling.
+    /// for AF_XDP, or if the daemon lacks a capability. The error is also returned if the kernel
+    /// has no busy polling.
     pub fn open(
         device: &str,
         mtu: Option<u32>,

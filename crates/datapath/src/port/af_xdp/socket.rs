@@ -213,7 +213,8 @@ fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Resu
 
 /// Returns whether the kernel supports frames of several chunks (Linux 6.6).
 ///
-/// The kernel checks the flags before it looks for the device. There is no device 0.
+/// The kernel checks the flags before it looks for the device. The index 0 is never that of a
+/// device.
 pub(super) fn supports_chains() -> bool {
     let Ok(socket) = new_socket() else { return false };
     let refused = bind_once(socket.as_fd(), DeviceQueue { device: 0, queue: 0 }, libc::XDP_USE_SG);

@@ -1,8 +1,8 @@
 //! Translates forecasts (flows that are about to arrive) while no packet waits.
 //!
-//! [`crate::forecast`] describes the rules for forecasts. This task runs after the upcall queues.
-//! While packets wait, or a receive queue returned a full burst, the task only settles forecasts
-//! that were installed before.
+//! [`crate::forecast`] describes the rules for forecasts. The translation of forecasts runs after
+//! the upcall queues. While packets wait, or a receive queue returned a full burst, the task only
+//! settles forecasts that were installed before.
 
 use std::sync::Arc;
 

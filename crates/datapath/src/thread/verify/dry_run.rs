@@ -1,10 +1,10 @@
 //! Dry runs of two action lists, to compare their effects on a packet.
 //!
-//! Each list runs on a copy of the packet. Both lists must send the same frames to the same ports
-//! in the same order, and apply the same meters. The actions inside [`DatapathAction::Copy`] are
-//! compared in the same manner. Where a frame waits for a controller or recirculates, both runs
-//! resume there and must have the same effects. At most [`RESUMES_MAX`] resumptions are compared,
-//! since rules may recirculate forever.
+//! Each list runs on a copy of the packet. The compared action lists must send the same frames to
+//! the same ports in the same order, and apply the same meters. The actions inside
+//! [`DatapathAction::Copy`] are compared in the same manner. Where a frame waits for a controller
+//! or recirculates, both runs resume there and must have the same effects. At most [`RESUMES_MAX`]
+//! resumptions are compared, since rules may recirculate forever.
 
 use std::sync::Arc;
 
@@ -45,15 +45,15 @@ enum ActionEffect {
     Metered(DatapathAction),
     /// The packet may be sampled, as this frame.
     Sampled { action: DatapathAction, frame: Vec<u8> },
-    /// This frame is output or punted.
+    /// The frame is sent to a port, or punted.
     Emitted { action: DatapathAction, frame: Vec<u8> },
     /// The effects of actions on a copy of the packet.
     Copied(Vec<Self>),
-    /// This frame is punted, and resumes when a controller sends it back.
+    /// The frame is punted, and resumes when a controller sends it back.
     ///
     /// The punt is stored without its continuation.
     PausedPunt { punt: Punt, frame: Vec<u8>, then: Option<ResumedEffects> },
-    /// This frame is recirculated.
+    /// The frame is recirculated.
     Recirculated { frame: Vec<u8>, then: Option<ResumedEffects> },
 }
 

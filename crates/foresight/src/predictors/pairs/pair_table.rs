@@ -88,7 +88,7 @@ struct DuePair {
 const JOIN_MIN: u32 = 2;
 
 /// Time after which destinations, sources and groups without a flow are forgotten.
-/// Also the time within which a forecast flow is expected.
+/// A forecast flow is expected within the same time.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum number of flows with forecasts that wait to be taken.

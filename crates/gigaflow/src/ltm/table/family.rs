@@ -140,8 +140,8 @@ impl MaskFamily {
 
     /// Does the work of [`Self::find_chunk`] for a family with short lists.
     ///
-    /// All packets look up their short list first. Then all packets look up the first group on
-    /// their list, then the second, and so on.
+    /// All packets look up their short list first. After the lists are made, all packets look up
+    /// the first group on their list, then the second, and so on.
     fn find_listed(
         &mut self,
         hasher: &KeyHasher,

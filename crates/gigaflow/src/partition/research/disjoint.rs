@@ -5,9 +5,10 @@
 //! sub-traversals. The last sub-traversal goes to the last stage with room, the sub-traversal
 //! before it to the previous stage with room, and so on (Gigaflow, 3.4.3.2).
 //!
-//! This alignment has two costs. The policy does not use a full stage at all, not even for entries
-//! that the stage holds. The stage of a sub-traversal depends on the number of sub-traversals after
-//! it. [`JointPolicy`](crate::partition::JointPolicy) chooses partition and stages together.
+//! The alignment of partitions has two costs. The policy does not use a full stage at all, not even
+//! for entries that the stage holds. The stage of a sub-traversal depends on the number of
+//! sub-traversals after it. [`JointPolicy`](crate::partition::JointPolicy) chooses partition and
+//! stages together.
 
 use crate::{
     outline::TraversalOutline,

@@ -10,7 +10,7 @@
 //! Queries are not rows of the circuit, because the join of dbsp would store them too. The engine
 //! joins queries with the trace after the last step, so queries cost [no step](queries). The module
 //! [`search`] makes the queries of a rule for each group. A visit is found by the bits that its
-//! *lookup* consulted. The other bits that the entry fixes are then compared bit by bit
+//! *lookup* consulted. All other bits that the entry fixes are then compared bit by bit
 //! ([`region`](crate::region)), unless the fingerprint has all bits of the rule.
 //!
 //! If few entries wait for a step, compared with the rules of a change, these entries are examined

@@ -143,8 +143,8 @@ impl VisitRelation {
 
     /// Applies the rows of a step.
     ///
-    /// The operator adds and removes the visits of entries. Then it finds the entries that the
-    /// deltas make stale.
+    /// The operator adds and removes the visits of entries. After the update, it finds the entries
+    /// that the deltas make stale.
     pub(super) fn join(&mut self, mut rows: VisitStepRows) {
         #[cfg(any(test, feature = "testing"))]
         self.fault.pass_point();

@@ -35,7 +35,7 @@ enum Event {
 }
 
 /// A sequence of events, and whether the engine `BruteForce` processes them too.
-/// That engine translates every packet again after each change.
+/// `BruteForce` translates every packet again after each change.
 type EventSequence = (Vec<Event>, bool);
 
 /// An entry, with the packets that it covers and the path of each packet.

@@ -1,6 +1,6 @@
 //! Matches and fields, and their error codes.
 //!
-//! [`shunt_flow::oxm`] encodes the fields themselves. This module has the frame of a match
+//! [`shunt_flow::oxm`] encodes the fields themselves. The module has the frame of a match
 //! (`ofp_match`, OpenFlow 1.3.5, 7.2.3.1), the field headers of Nicira actions, and the error
 //! codes.
 

@@ -1,8 +1,9 @@
 //! Static addresses of the MAC table, which an operator adds and removes.
 //!
 //! A static address does not age, and packets neither move nor evict it. A flush of the table keeps
-//! it. It ends with its port, and when the VLANs of its port change, as in Open vSwitch. Static and
-//! learned addresses share the places of the table; one place is always left for learning.
+//! it. A static address ends with its port, and when the VLANs of its port change, as in Open
+//! vSwitch. Static and learned addresses share the places of the table; one place is always left
+//! for learning.
 
 use std::sync::{Arc, atomic::AtomicU64};
 

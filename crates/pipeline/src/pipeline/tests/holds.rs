@@ -233,7 +233,7 @@ fn a_full_table_learns_few_addresses_at_once() {
     assert_eq!(pipeline.macs_count(BRIDGE), macs_max);
 }
 
-/// The other ports have many groups, which are not visited.
+/// All other ports have many groups, which are not visited.
 #[test]
 fn a_cleared_port_costs_what_it_has_learned() {
     let pipeline = pipeline();

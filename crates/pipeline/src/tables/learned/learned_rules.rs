@@ -1,9 +1,9 @@
 //! The rules of a table in a learned index, at all versions.
 //!
 //! The index compares a few header fields, the lanes ([`LaneSelection`]). The bits of a rule
-//! outside of the lanes are its *rest*, which is compared for each rule that the index finds. There
-//! are few different rests, because most rules of a table match the same fields outside of the
-//! lanes.
+//! outside of the lanes are its *rest*, which is compared for each rule that the index finds. The
+//! rules have few different masks outside of the lanes, because most rules of a table match the
+//! same fields there.
 //!
 //! A rule and its later revisions have one slot. Slots are in the order of age, so the order of the
 //! index (priority, then slot) is the total order of the table. A slot stays until no version sees
@@ -170,7 +170,7 @@ impl LearnedRules {
 
     /// Writes the rule that wins for each key, as a version sees the table.
     ///
-    /// There are at most [`LOOKUP_MAX`] keys.
+    /// A call has at most [`LOOKUP_MAX`] keys.
     pub(crate) fn find_burst<'a>(
         &'a self,
         keys: &[FlowKey],

@@ -2,8 +2,8 @@
 //!
 //! A training reads the rules in steps under the shared lock, trains without a lock, and takes the
 //! exclusive lock only to begin and to replace the index. Changes during the training are logged,
-//! and repeated on the new index without a lock before it is used. The former index gets these
-//! changes as well, so lookups are right at any time.
+//! and repeated on the new index without a lock before it is used. The former index gets the
+//! changes during a training as well, so lookups are right at any time.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -162,7 +162,7 @@ impl LearnedTable {
 
     /// Takes the changes that were logged since the begin, or since the last call.
     ///
-    /// There are none if the table has no such training.
+    /// The list is empty if the table has no such training.
     pub(crate) fn take_log(&mut self, token: &TrainingToken) -> Vec<LoggedChange> {
         if self.is_training(token) { mem::take(&mut self.log) } else { Vec::new() }
     }

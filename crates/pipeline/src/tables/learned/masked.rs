@@ -101,8 +101,9 @@ impl LearnedRules {
     /// Adds bits outside of the lanes that exclude a rule, and returns whether bits
     /// exclude it.
     ///
-    /// Returns false if the rule does not differ from the key outside of the lanes. Also returns
-    /// false if the rule differs in a lane, and otherwise only in the network or transport header.
+    /// Returns false if the rule does not differ from the key outside of the lanes. The function
+    /// also returns false if the rule differs in a lane, and otherwise only in the network or
+    /// transport header.
     fn exclude_by_rest(&self, slot: u32, fit: LaneFit, key: &FlowKey, mask: &mut FlowMask) -> bool {
         let Some(rest) = self.rest(slot) else { return false };
         let mut first = None;

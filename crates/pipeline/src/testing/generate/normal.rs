@@ -44,7 +44,7 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
 
 /// A change of the settings of a bridge.
 ///
-/// These are VLANs without learning, static addresses, and the treatment of misses.
+/// The settings are VLANs without learning, static addresses, and the treatment of misses.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let bridge = || select(&BRIDGES[..]);
     let vlans = (bridge(), btree_set(select(VLANS), 0..2))

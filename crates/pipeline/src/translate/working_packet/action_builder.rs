@@ -13,7 +13,7 @@
 //!
 //! **Shims.** Each VLAN tag has an identity. A tag gets a new identity when rewritten bits of it
 //! are emitted. The innermost tags of the datapath's packet and of the key may be the same tags.
-//! The other tags of the datapath's packet are popped, and the other tags of the key are pushed
+//! All other tags of the datapath's packet are popped, and all other tags of the key are pushed
 //! whole. So the restore after a clone that rewrote a tag is a pop and a push.
 //!
 //! **Meters.** A meter drops the packet, or changes its DSCP in a manner that the translation does
