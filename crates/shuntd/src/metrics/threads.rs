@@ -35,7 +35,7 @@ pub(crate) fn threads(threads: &[ThreadStatus], cpu_times: &BTreeMap<String, u64
     text.family(
         "shunt_thread_cpu_seconds_total",
         "counter",
-        "CPU time of a thread, or of all threads of one name; its rate is the busy share.",
+        "CPU time of a thread, or of all threads of one name; the rate of this metric is the busy share.",
     );
     for (thread, time) in cpu_times {
         text.value(&[("thread", thread)], seconds(*time));
