@@ -111,7 +111,7 @@ pub struct Tuning {
 /// Selects whether a thread re-translates entries that a change made stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repair {
-    /// No: the next packet misses and is translated.
+    /// No repair: the next packet of the entry misses, and is translated.
     #[default]
     Off,
     /// Re-translate entries that still receive packets.

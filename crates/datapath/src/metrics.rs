@@ -67,13 +67,13 @@ reasons! {
         Hairpin = "hairpin",
         /// A controller disabled receiving on the ingress port.
         ///
-        /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
+        /// The port has `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
         IngressPortDisabled = "ingress_port_disabled",
         /// The ingress port of the packet is the output port of a mirror.
         MirrorOutputPort = "mirror_output_port",
         /// A controller disabled sending on the output port.
         ///
-        /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
+        /// The port has `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
         OutputPortDisabled = "output_port_disabled",
         /// The output port does not exist, or has no device.
         OutputPortMissing = "output_port_missing",
@@ -420,7 +420,8 @@ const _: () = assert!(
 
 /// The measured load of a receive queue.
 ///
-/// The load moves with the queue between packet threads. Only the thread that has the queue writes.
+/// The load moves with the queue between packet threads. Only the thread that has the queue writes
+/// the load.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct RxLoad {

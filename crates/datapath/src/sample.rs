@@ -108,7 +108,7 @@ pub enum SampledEgress {
     Unknown,
     /// No port, and no controller: the packet is dropped.
     Dropped,
-    /// Only controllers get the packet.
+    /// The packet is sent only to controllers.
     Controller,
     /// The packet is sent to one port.
     Port(DatapathPort),

@@ -14,7 +14,7 @@ pub struct EalOptions {
     pub huge_pages: HugePages,
     /// Further arguments of DPDK's Environment Abstraction Layer.
     ///
-    /// For example `--iova-mode=va`.
+    /// An example is `--iova-mode=va`.
     pub extra_args: Vec<String>,
 }
 

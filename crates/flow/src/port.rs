@@ -26,7 +26,7 @@ impl PortNo {
     pub const FLOOD: Self = Self(0xffff_fffb);
     /// All ports except the ingress port (`OFPP_ALL`).
     pub const ALL: Self = Self(0xffff_fffc);
-    /// To the controllers (`OFPP_CONTROLLER`).
+    /// The controllers, as an output (`OFPP_CONTROLLER`).
     pub const CONTROLLER: Self = Self(0xffff_fffd);
     /// The port of the bridge itself (`OFPP_LOCAL`).
     pub const LOCAL: Self = Self(0xffff_fffe);

@@ -60,7 +60,7 @@ pub trait OffloadDevice {
     ///
     /// # Errors
     ///
-    /// Fails if the device is lost. No operation was accepted then.
+    /// Fails if the device is lost. After an error, the device has accepted no operation.
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost>;
 
     /// Appends the events since the last poll, and returns at once.

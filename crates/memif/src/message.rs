@@ -125,9 +125,9 @@ pub(crate) struct RingMessage {
 /// The direction of the frames of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingDirection {
-    /// From client to server (S2M in the protocol).
+    /// A ring from client to server (S2M in the protocol).
     ToServer,
-    /// From server to client (M2S in the protocol).
+    /// A ring from server to client (M2S in the protocol).
     ToClient,
 }
 

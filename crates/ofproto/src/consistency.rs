@@ -260,7 +260,7 @@ impl KnownPacket {
 
     /// Checks that packets have `field` and that it can be written.
     ///
-    /// In an action set, nothing is checked.
+    /// In an action set, prerequisites are not checked.
     fn need_outside_action_set(&self, field: FieldId) -> Result<(), ErrorCode> {
         if self.context == ActionContext::ActionSet { Ok(()) } else { self.need(field) }
     }

@@ -101,7 +101,7 @@ pub trait Host: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The first change that is invalid. In that case nothing has changed.
+    /// The first change that is invalid. If the result is an error, nothing has changed.
     fn modify(
         &self,
         mods: Vec<Modification>,

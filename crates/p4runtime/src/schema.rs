@@ -176,11 +176,11 @@ pub enum FieldKind {
 /// The uses of an action that the program allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionScope {
-    /// In entries and as the default action.
+    /// The action is allowed in entries and as the default action.
     Anywhere,
     /// The action is allowed in entries only.
     Entries,
-    /// As the default action only.
+    /// The action is allowed as the default action only.
     Default,
 }
 

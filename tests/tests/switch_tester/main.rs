@@ -70,7 +70,7 @@ fn run_tests(kind: &str) {
 
 /// Connects three cables for packets and one cable for OpenFlow.
 ///
-/// No other packets use the cables.
+/// Only packets of the test use the cables.
 fn connect(near: &Namespace, far: &Namespace) {
     for (own, other) in [("tst1", "tgt1"), ("tst2", "tgt2"), ("tst3", "tgt3"), ("ctl", "ctl")] {
         near.connect(own, far, other);

@@ -101,7 +101,8 @@ pub(crate) trait WildcardIndex: fmt::Debug {
 
     /// Translates a forecast, and adds entries for it if no entry covers it.
     ///
-    /// No packet is counted. The default refuses every forecast, as for an index without entries.
+    /// A preload counts no packet. The default refuses every forecast, as for an index without
+    /// entries.
     fn preload(&mut self, _owner: &mut Owner, _forecast: &ForecastUpcall<'_>) -> Preload {
         Preload::Refused { reason: ForecastRefusal::NoEntries, translations: 0 }
     }

@@ -109,7 +109,7 @@ pub enum InstallError {
         /// The version that the owner has adopted.
         current: Version,
     },
-    /// No slot is free.
+    /// The cache has no free slot.
     #[error(
         "the cache has no free slot for another entry: {0} entries are in use, and removed \
          entries hold the other slots until they are reclaimed"

@@ -24,7 +24,7 @@ pub struct OffloadConfig {
     /// Time from one reading of the counters to the next.
     pub count_every: Duration,
     /// Time to confirm the removals of a version, or to finish a reading.
-    /// After that time the device is stale.
+    /// A device that confirms later is stale.
     pub confirm_within: Duration,
     /// The longest time that a packet stays in the device.
     pub drain: Duration,

@@ -35,7 +35,7 @@ pub enum SegmentError {
         /// Number of segments that the packet would become.
         count: usize,
     },
-    /// No buffers are left.
+    /// The pool has no buffers left.
     #[error("the packet cannot be segmented: the pool has no buffers left for the segments")]
     PoolEmpty,
 }

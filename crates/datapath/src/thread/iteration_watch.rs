@@ -21,7 +21,7 @@ pub struct CurrentIteration(u64);
 impl IterationWatch {
     /// Runs one iteration.
     ///
-    /// Only the thread itself calls this.
+    /// Only the watched thread itself calls this function.
     pub fn run<T>(&self, iterate: impl FnOnce() -> T) -> T {
         self.begin();
         let done = iterate();

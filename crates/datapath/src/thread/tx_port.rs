@@ -58,7 +58,8 @@ impl TxPortIndex {
 
 /// Capacity of a batch from its first packet on.
 ///
-/// The batch has room for a nearly full batch and a burst. Only segments may need a larger batch.
+/// The batch has room for a nearly full batch and a burst. Only the segments of a packet may need a
+/// larger batch.
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl TxPort {

@@ -29,8 +29,8 @@ pub struct DecodedSample {
     pub format: u32,
     /// The words before the number of records in the sample.
     ///
-    /// For a flow sample: sequence number, source, rate, pool, drops, input and output. For a
-    /// counters sample: sequence number and source.
+    /// For a flow sample: sequence number, source, rate, pool, drops, input and output. The words
+    /// of a counters sample are its sequence number and source.
     pub words: Vec<u32>,
     /// The records, each with its format number and its bytes.
     pub records: Vec<(u32, Vec<u8>)>,

@@ -10,7 +10,7 @@
 //! `tun_metadata0` to `tun_metadata63` are tunnel options (RFC 8926, 3.5). A table of the bridge
 //! gives each option its number and length. Shunt does not have this table of options: no packet
 //! has a tunnel option, OpenFlow matches on a tunnel option are refused, and actions cannot write
-//! one. In text, each option has 32 bits.
+//! one. In text, each tunnel option has 32 bits.
 //!
 //! Open vSwitch can write `nd_options_type`: a write turns the sender's address into the target's,
 //! and leaves both addresses in the key. In Shunt the field is read-only.

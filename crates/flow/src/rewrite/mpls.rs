@@ -20,9 +20,9 @@ pub struct MplsHeader {
 /// The copy is between the outermost header that has a TTL and the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TtlCopy {
-    /// From the outermost header to the next.
+    /// Copy from the outermost header to the next one.
     In,
-    /// From the next header to the outermost.
+    /// Copy from the next header to the outermost one.
     Out,
 }
 

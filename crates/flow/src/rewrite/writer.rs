@@ -12,7 +12,7 @@ pub(super) struct WrittenBits {
 }
 
 impl WrittenBits {
-    /// No bit at all.
+    /// A write of no bit.
     pub(super) const NONE: Self = Self { mask: 0, value: 0 };
 
     /// Returns the `width` bits from bit `shift` on.

@@ -10,9 +10,9 @@
 //! link that never stays up would keep all other members detached.
 //!
 //! When the partner stops using the link, the member is detached immediately, and waits again. In
-//! the standard, the member stays attached. With this rule of the standard, each LACPDU of a
-//! partner that changes its selection repeatedly would enable or disable the member. Source: IEEE
-//! 802.1AX, LACP, mux machine.
+//! the standard, the member stays attached in this case. With this rule of the standard, each
+//! LACPDU of a partner that changes its selection repeatedly would enable or disable the member.
+//! Source: IEEE 802.1AX, LACP, mux machine.
 
 use std::{fmt, time::Duration};
 

@@ -18,7 +18,7 @@ pub(super) struct Probe {
 /// The action that the idle time requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeAction {
-    /// No action is due yet.
+    /// The connection needs no probe yet.
     Wait,
     /// Send an echo request.
     SendEcho,

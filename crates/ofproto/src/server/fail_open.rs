@@ -58,7 +58,7 @@ pub(super) struct ControllerEntry<'a> {
 /// The begin or the end of failing open, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailOpenChange {
-    /// No controller was reachable for this time.
+    /// No controller was reachable for the given time.
     Unreachable(Duration),
     /// A controller has connected.
     Connected,

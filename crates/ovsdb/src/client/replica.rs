@@ -68,7 +68,7 @@ impl Replica {
     ///
     /// # Errors
     ///
-    /// A text about the first error in the update. In that case no row has changed.
+    /// A text about the first error in the update. If an update is wrong, no row has changed.
     pub fn apply(&mut self, updates: &Value, format: UpdateFormat) -> Result<bool, String> {
         let tables = updates.as_object().ok_or("the update is not a JSON object")?;
         let schema = Arc::clone(self.database.schema());

@@ -204,8 +204,8 @@ impl RowMonitor {
     ///
     /// # Errors
     ///
-    /// If the request names a table that is not monitored, or has an invalid condition. In that
-    /// case no condition changes.
+    /// If the request names a table that is not monitored, or has an invalid condition. If the
+    /// request is wrong, no condition changes.
     pub fn change_conditions(
         &mut self,
         requests: &Value,

@@ -20,7 +20,7 @@ use crate::{
 pub enum DatabaseAccess {
     /// The client may use all operations.
     ReadWrite,
-    /// Only operations that change nothing.
+    /// The client may use only operations that change nothing.
     ReadOnly,
 }
 

@@ -19,7 +19,7 @@ pub enum FlowSizes {
     Caida,
     /// As on a campus link, truncated so that the mean equals MAWI's.
     Mawi,
-    /// As on a campus link.
+    /// Lengths of packets as on a campus link.
     Campus,
     /// The k-th flow has a share of 1 / k^e of the packets.
     Zipf {

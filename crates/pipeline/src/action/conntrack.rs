@@ -65,7 +65,7 @@ pub enum NatKind {
 pub struct NatRange {
     /// From the first to the last address; both of one family.
     pub addresses: RangeInclusive<IpAddr>,
-    /// From the first to the last port.
+    /// The ports of NAT, from the first to the last.
     pub ports: Option<RangeInclusive<u16>>,
 }
 

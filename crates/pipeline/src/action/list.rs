@@ -44,10 +44,10 @@ pub enum Action {
         max_len: u32,
     },
     /// `controller(..)`: a packet-in with options.
-    /// On the wire `NXAST_CONTROLLER` or `NXAST_CONTROLLER2`.
+    /// OpenFlow encodes the action as `NXAST_CONTROLLER` or `NXAST_CONTROLLER2`.
     Controller(Box<ControllerAction>),
     /// `set_field:VALUE[/MASK]->FIELD`.
-    /// On the wire `OFPAT_SET_FIELD`; with a mask `NXAST_REG_LOAD2`.
+    /// OpenFlow encodes the action as `OFPAT_SET_FIELD`, and with a mask as `NXAST_REG_LOAD2`.
     SetField {
         /// The field to write.
         field: FieldId,
@@ -158,10 +158,10 @@ pub enum Action {
     /// `multipath(..)` (`NXAST_MULTIPATH`): a hash of the packet into a field.
     Multipath(Box<MultipathAction>),
     /// `bundle(..)`, `bundle_load(..)`: choose a port.
-    /// On the wire `NXAST_BUNDLE` and `NXAST_BUNDLE_LOAD`.
+    /// OpenFlow encodes the actions as `NXAST_BUNDLE` and `NXAST_BUNDLE_LOAD`.
     Bundle(Box<BundleAction>),
     /// `fin_timeout(..)`: shorten timeouts after a TCP FIN or RST.
-    /// On the wire `NXAST_FIN_TIMEOUT`.
+    /// OpenFlow encodes the action as `NXAST_FIN_TIMEOUT`.
     FinTimeout {
         /// New idle timeout in seconds; 0: unchanged.
         idle: u16,

@@ -27,7 +27,7 @@ pub(crate) struct PortTable {
     pub(crate) mirrors: MirrorTable,
     /// The ports on which multicast packets leave unconditionally.
     ///
-    /// Only a bridge that snoops uses them.
+    /// Only a bridge with multicast snooping uses these ports.
     pub(crate) flooded: Arc<FloodedPorts>,
 }
 

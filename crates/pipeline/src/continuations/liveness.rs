@@ -83,7 +83,7 @@ impl Liveness {
     }
 
     /// Returns whether the sets have grown since the last call.
-    /// If so, the version reports [`Object::Live`](crate::Object::Live).
+    /// If the set has grown, the version reports [`Object::Live`](crate::Object::Live).
     pub(crate) fn take_unpublished_growth(&mut self) -> bool {
         std::mem::take(&mut self.has_unpublished_growth)
     }

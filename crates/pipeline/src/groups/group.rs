@@ -63,7 +63,7 @@ pub enum GroupKind {
 /// The selection method of a select group (`selection_method` of Open vSwitch).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// No method: the hash covers the transport connection.
+    /// The group has no method: the hash covers the transport connection.
     #[default]
     Default,
     /// `dp_hash`: the hash covers the transport connection and a basis.
@@ -138,7 +138,7 @@ pub enum BucketPlace {
     First,
     /// Insert after all buckets of the group.
     Last,
-    /// After the bucket with this number.
+    /// Insert after the bucket with this number.
     After(u32),
 }
 

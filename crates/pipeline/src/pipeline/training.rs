@@ -47,7 +47,7 @@ enum IndexedLookups {
 }
 
 impl IndexedTables {
-    /// No table: all indexes are removed.
+    /// No table has an index: all indexes are removed.
     pub const NONE: Self = Self::for_translations(usize::MAX);
 
     /// Returns the tables with at least `rules_min` rules, to decide packets.

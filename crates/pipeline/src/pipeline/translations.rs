@@ -93,8 +93,8 @@ impl Pipeline {
 
     /// Translates a packet by the newest version of the tables.
     ///
-    /// For callers that have reserved no version. One hold of the lock covers the choice of the
-    /// version and the translation, so the version is not reclaimed meanwhile.
+    /// The function is for callers that have reserved no version. One hold of the lock covers the
+    /// choice of the version and the translation, so the version is not reclaimed meanwhile.
     #[must_use]
     pub fn translate_at_newest_version(&self, key: &FlowKey) -> Traversal {
         let bridges = self.bridges.read();

@@ -28,7 +28,7 @@ pub enum DropCause {
     MirrorOutputPort,
     /// A controller disabled sending on the output port.
     ///
-    /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
+    /// The port has `OFPPC_PORT_DOWN` or `OFPPC_NO_FWD`.
     OutputPortDisabled,
     /// The output port does not exist, or has no device.
     OutputPortMissing,
@@ -231,7 +231,7 @@ pub enum MulticastFloodReason {
     OtherIgmp,
     /// The destination is in 224.0.0.0/24, or is ff02::1.
     LinkLocal,
-    /// No host has reported the group.
+    /// No host has reported the multicast group.
     Unregistered,
 }
 

@@ -17,7 +17,7 @@ use super::{columns::TABLES, desired::VHOST_FOLDER};
 pub(super) enum ChangedRows {
     /// Any row may have changed.
     All,
-    /// Only these rows have changed.
+    /// Only the listed rows have changed.
     ///
     /// None of these tables describes a part of several ports.
     Ports(BTreeSet<RowUuid>),

@@ -63,7 +63,7 @@ pub(crate) enum LowerPart {
 /// The order of the ports on the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PortOrder {
-    /// By bridge and number.
+    /// Ports are ordered by bridge and number.
     #[default]
     Number,
     /// Most received and sent packets first.

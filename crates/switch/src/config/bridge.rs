@@ -51,7 +51,7 @@ pub struct BridgeOptions {
     pub mcast_snooping_enable: bool,
     /// Seconds without a report after which a port leaves a multicast group.
     ///
-    /// At most 3600; 0 means 300.
+    /// The time is at most 3600 seconds; 0 means 300.
     pub mcast_snooping_ageing_s: u32,
     /// Maximum number of multicast groups: at most 1,000,000; 0 means 2048.
     pub mcast_snooping_entries: usize,
@@ -122,7 +122,7 @@ pub struct PortOptions {
     pub mac: String,
     /// MTU of the device in bytes; 0: the switch does not set it.
     ///
-    /// Only for `af_packet`, `af_xdp`, `tap` and `dpdk`.
+    /// Only ports of `af_packet`, `af_xdp`, `tap` and `dpdk` have the key.
     pub mtu: u32,
     /// Slots of the receive ring of each thread, for `af_packet`; 0: the default.
     pub rx_slots: u32,

@@ -103,7 +103,7 @@ impl StatusChanges {
 pub(crate) enum StatusPorts {
     /// Any port may have changed.
     All,
-    /// Only these ports have changed.
+    /// Only the listed ports have changed.
     Only(BTreeSet<(BridgeId, PortNo)>),
 }
 

@@ -34,7 +34,7 @@ const INDEX: usize = 4;
 /// The devices that have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ChangedDevices {
-    /// Only these devices have changed, by index.
+    /// Only the listed devices have changed, by index.
     Named(BTreeSet<u32>),
     /// Any device may have changed: events were lost, or the kernel sends none.
     Any,

@@ -23,7 +23,7 @@ pub struct MacStatus {
     pub is_static: bool,
     /// Time since the last frame from this address.
     ///
-    /// Of a static address: time since its addition.
+    /// The age of a static address is the time since its addition.
     pub age: Duration,
 }
 
@@ -39,7 +39,7 @@ impl PortOptions {
 
     /// Returns the VLAN settings as text, with the keys of the configuration.
     ///
-    /// For example `vlan_mode=access tag=9`.
+    /// An example of the text is `vlan_mode=access tag=9`.
     pub(crate) fn vlans_text(&self) -> String {
         let mut text = format!("vlan_mode={}", self.effective_vlan_mode().name());
         if let Some(tag) = self.tag {

@@ -29,7 +29,7 @@ pub struct SoftwareDevice {
     pub is_connected: bool,
     /// If set, it accepts operations but reports no events.
     pub is_silent: bool,
-    /// If set, all removals fail.
+    /// All removals of entries fail, if set.
     pub fails_removals: bool,
     /// The submitted operations in order, since this was last cleared.
     pub log: Vec<Operation>,

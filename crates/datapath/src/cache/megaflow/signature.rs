@@ -1,11 +1,11 @@
 //! The signature cache: from the hash of a packet to the row of its megaflow.
 //!
-//! Tuple space search probes one subtable after another. With hundreds of masks most packets probe
-//! hundreds. The signature cache remembers, for each flow, the row that its last packet hit, in
-//! eight bytes: 16 bits of the hash (the signature), the subtable, and the row. After a match of
-//! the signature, the row is compared with the packet under the mask of its subtable, as in every
-//! probe. So even if an entry of the signature cache is stale or belongs to another flow, a lookup
-//! returns only rows that cover the packet.
+//! Tuple space search probes one subtable after another. With hundreds of masks, most packets probe
+//! hundreds of hash tables. The signature cache remembers, for each flow, the row that its last
+//! packet hit, in eight bytes: 16 bits of the hash (the signature), the subtable, and the row.
+//! After a match of the signature, the row is compared with the packet under the mask of its
+//! subtable, as in every probe. So even if an entry of the signature cache is stale or belongs to
+//! another flow, a lookup returns only rows that cover the packet.
 //!
 //! Open vSwitch has such a cache as its *signature match cache*. The exact-match cache needs 25
 //! times the memory for a flow, so it holds far fewer flows in the same processor cache.

@@ -103,7 +103,7 @@ impl RingLayout {
 }
 
 /// Writes the numbers of blocks, of bytes of a block, and of bytes of a slot.
-/// For example, `16x65536x2048`.
+/// The layout is written as `16x65536x2048`, for example.
 impl fmt::Display for RingLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}", self.blocks, self.block, self.slot)

@@ -13,9 +13,9 @@
 //!
 //! **No frame overtakes another frame of its flow.** When a frame is in the new source, all frames
 //! that the kernel finished earlier are in one of the two sources. So the reader first takes frames
-//! from the new source and holds them. After the switch, the reader empties the old source. Only
-//! then it returns the held frames. A frame that reaches the old source later was processed at the
-//! same time on another CPU.
+//! from the new source and holds them. After the switch, the reader empties the old source. The
+//! reader returns the held frames only after that. A frame that reaches the old source later was
+//! processed at the same time on another CPU.
 //!
 //! This method does not work with a ring as old source. A CPU may still fill a slot that precedes
 //! filled slots, and then the ring seems to be empty. So the reader waits until the old program has
@@ -68,11 +68,11 @@ pub(super) trait RingSource: FrameSource {
 /// The sources of a receive queue that have frames: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RxMode {
-    /// Only the socket gets frames.
+    /// The kernel gives frames only to the socket.
     Socket,
     /// The socket gets frames, and soon the ring.
     ToRing,
-    /// Only the ring gets frames.
+    /// The kernel gives frames only to the ring.
     Ring,
     /// The ring gets frames, and soon the socket.
     ToSocket,

@@ -21,7 +21,7 @@ use super::layout::FrameLayout;
 pub(super) enum Attachment {
     /// In the driver of the device, before the kernel allocates a packet.
     Driver,
-    /// In the network stack, for any device.
+    /// The program runs in the network stack, for any device.
     Generic,
 }
 

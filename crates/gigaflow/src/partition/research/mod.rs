@@ -1,7 +1,7 @@
 //! Partition policies to compare with: the policy of the paper, and simpler or experimental ones.
 //!
 //! The configuration can select each of these policies by its name. No other code of the product
-//! uses them.
+//! uses these policies.
 
 mod disjoint;
 mod first_fit;

@@ -37,7 +37,7 @@ pub(super) struct GroupSearch {
     /// The best projection for the mask of the rule, if there is one.
     pub(super) projection: Option<ProjectionId>,
     /// True if the projection has all bits of the rule.
-    /// If so, every found visit overlaps the rule.
+    /// If it is exact, every visit that a query finds overlaps the rule.
     pub(super) is_exact: bool,
     /// The mask of a better projection, if the group has room for one more.
     pub(super) missing_mask: Option<SparseMask>,

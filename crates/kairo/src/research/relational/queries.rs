@@ -66,7 +66,7 @@ pub(super) struct DeltaQuery {
 /// The remaining condition under which a found row makes its entry stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RemainingTest {
-    /// No condition: the entry is stale.
+    /// The query has no condition left: the entry is stale.
     Nothing,
     /// The entry is older than the change of the object.
     Read,

@@ -19,8 +19,8 @@
 //! thread before and after each. Both cost more than the operators. A step here evaluates each
 //! operator in the calling thread, in the order in which the operators were added. Each operator
 //! reads only streams of earlier ones, because the circuit has no feedback. No operator waits, so
-//! one poll completes each. No operator has work at the start or the end of a transaction, so a
-//! step does not announce them.
+//! one poll completes each operator. No operator has work at the start or the end of a transaction,
+//! so a step does not announce them.
 //!
 //! The step enters no async runtime either, so the engine may be called inside another one.
 

@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// As `ovs-ofctl ofp-print` of Open vSwitch 3.1 does.
+/// `ovs-ofctl ofp-print` of Open vSwitch 3.1 prints the same.
 #[test]
 fn out_port_has_form_in_sixteen_bits() {
     for (number, is_legal) in [(0xfeff, true), (0xff01, false), (0x1_0000, false)]

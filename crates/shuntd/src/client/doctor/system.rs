@@ -40,7 +40,7 @@ pub(super) const BPF: Capability = Capability { name: "CAP_BPF", number: 39 };
 /// The state of the systemd unit of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitState {
-    /// No unit is installed.
+    /// systemd has no unit of `shuntd`.
     Absent,
     /// The unit is not started when the host boots.
     Disabled,

@@ -47,7 +47,7 @@ enum TrainerKind {
     Thread(SyncSender<TrainerJob>),
     /// The requesting thread, which gets the index after some polls.
     Caller { polls: u32 },
-    /// No trainer: the thread has panicked.
+    /// The trainer is lost, because its thread has panicked.
     Lost,
 }
 
