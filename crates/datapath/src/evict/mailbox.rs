@@ -56,7 +56,8 @@ impl Invalidation {
 pub struct Mailbox {
     /// True while an invalidation waits.
     flagged: AtomicBool,
-    /// Iterations that the owner has begun. Only the owner of the mailbox writes the number.
+    /// Iterations that the owner has begun.
+    /// Only the owner of the mailbox writes the number.
     iterations: AtomicU64,
     /// The invalidation that the owner has not taken yet.
     pending: Mutex<Option<PendingInvalidation>>,

@@ -362,8 +362,8 @@ pub enum TxEnd {
     /// The device is down or was removed.
     /// The queue takes none of the remaining packets.
     Down,
-    /// The queue had no room for the first remaining packet. The port may have room for the next
-    /// packet, because only some packets use the full queue.
+    /// The queue had no room for the first remaining packet.
+    /// The port may have room for the next packet, because only some packets use the full queue.
     Crowded,
     /// The device will never send the first remaining packet.
     /// For example, the packet exceeds the MTU.

@@ -212,7 +212,8 @@ impl LinearSegments {
 impl StartIndex for LinearSegments {
     type Settings = SegmentSettings;
 
-    /// Fits the segments, and certifies them. The index has at most [`STARTS_MAX`] starts.
+    /// Fits the segments, and certifies them.
+    /// The index has at most [`STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &SegmentSettings) -> Result<Self, Error> {
         check_count(starts, STARTS_MAX)?;
         check_starts(starts);

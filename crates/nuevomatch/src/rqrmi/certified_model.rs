@@ -11,7 +11,8 @@ use crate::{
     simd::{InstructionSet, Vector},
 };
 
-/// A model with exact errors, and its lookup. Only [`Model::certify`] creates a certified model.
+/// A model with exact errors, and its lookup.
+/// Only [`Model::certify`] creates a certified model.
 #[derive(Clone, Debug)]
 pub struct CertifiedModel {
     stages: Vec<RmiStage>,

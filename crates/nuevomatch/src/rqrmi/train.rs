@@ -25,7 +25,8 @@ pub struct TrainingSettings {
     ///
     /// After the last attempt the net is used, even with a greater error.
     pub error_wanted: u32,
-    /// Largest number of attempts per net. The training always makes at least one attempt.
+    /// Largest number of attempts per net.
+    /// The training always makes at least one attempt.
     pub attempts_max: u32,
 }
 

@@ -39,7 +39,8 @@ pub struct PortInfo {
 pub struct PortBfd {
     /// Destination address of the packets that the session takes; `None`: any.
     pub destination: Option<[u8; 6]>,
-    /// True if the session lets the port be used. A port that must not be used is not live.
+    /// True if the session lets the port be used.
+    /// A port that must not be used is not live.
     pub is_forwarding: bool,
 }
 

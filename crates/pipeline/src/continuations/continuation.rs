@@ -33,7 +33,7 @@ use crate::{
     translate::{LimitCounters, RuleContext, Stack},
 };
 
-/// The steps of a translation that are left; equal to any other with the same content.
+/// The remaining steps of a translation, equal to any with the same content.
 pub struct Continuation {
     /// The number of the continuation, while a traversal names it.
     id: u32,

@@ -14,8 +14,8 @@ use crate::port::{PortError, sys};
 const SO_PREFER_BUSY_POLL: c_int = 69;
 /// Socket option: the time in microseconds for which a call polls; 0: none.
 const SO_BUSY_POLL: c_int = 46;
-/// Socket option: the maximum number of frames of a poll. The kernel has the option since Linux
-/// 5.11.
+/// Socket option: the maximum number of frames of a poll.
+/// The kernel has the option since Linux 5.11.
 const SO_BUSY_POLL_BUDGET: c_int = 70;
 
 /// Maximum number of frames of a poll; 8 by default.

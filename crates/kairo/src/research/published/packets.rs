@@ -29,7 +29,8 @@ pub(super) struct TrackedPackets {
     made_by: HashMap<EntryId, u64, FixedState>,
     /// Number of packets that were added so far.
     count: u64,
-    /// The numbers of packets to load. Some packets of the batch may be removed already.
+    /// The numbers of packets to load.
+    /// Some packets of the batch may be removed already.
     waiting: Vec<u64>,
     /// Packets in the circuit that are to be deleted.
     retired: Vec<(BridgeId, PacketRow)>,
