@@ -362,7 +362,10 @@ pub enum EncodeError {
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The version has no such message.
-    #[error("the message does not exist in OpenFlow {}: use another version", version_names(1 << .version))]
+    #[error(
+        "the message does not exist in OpenFlow {}: use another version",
+        version_names(1 << .version)
+    )]
     Absent {
         /// The OpenFlow version on the wire.
         version: u8,
@@ -371,7 +374,10 @@ pub enum EncodeError {
 
 /// A message that is longer than OpenFlow allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of {length} bytes is too long for OpenFlow: the limit is {max} bytes", max = u16::MAX)]
+#[error(
+    "a message of {length} bytes is too long for OpenFlow: the limit is {max} bytes",
+    max = u16::MAX
+)]
 pub struct TooLong {
     /// Length of the message in bytes.
     pub length: usize,

@@ -29,7 +29,10 @@ pub enum DistributionError {
 #[non_exhaustive]
 pub enum FrameError {
     /// The frame would be longer than the maximum.
-    #[error("a frame of {length} bytes is too long: the limit is {max}", max = crate::traffic::FRAME_MAX)]
+    #[error(
+        "a frame of {length} bytes is too long: the limit is {max}",
+        max = crate::traffic::FRAME_MAX
+    )]
     TooLong {
         /// Length of the frame.
         length: usize,

@@ -11,7 +11,10 @@ use crate::memory::MemoryError;
 #[non_exhaustive]
 pub enum BackendError {
     /// Another program listens at the path.
-    #[error("the socket {} belongs to another program, which listens there: choose another path", path.display())]
+    #[error(
+        "the socket {} belongs to another program, which listens there: choose another path",
+        path.display()
+    )]
     InUse {
         /// The path of the socket.
         path: PathBuf,

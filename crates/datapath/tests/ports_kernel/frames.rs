@@ -108,7 +108,8 @@ pub(crate) fn await_packet(queues: &Queues, report: &RxReport, limit: Duration) 
 
 /// Receives from a port until `count` packets have arrived.
 ///
-/// The function also ends after the time `idle` without a packet. `take` gets each burst that arrives.
+/// The function also ends after the time `idle` without a packet. `take` gets each burst that
+/// arrives.
 #[expect(clippy::disallowed_methods, reason = "a real kernel takes real time")]
 pub(crate) fn poll_bursts(
     queues: &mut Queues,

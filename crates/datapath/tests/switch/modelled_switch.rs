@@ -386,8 +386,8 @@ impl ModelledSwitch {
 
     /// Compares the times at which MAC addresses were last seen.
     ///
-    /// The function also compares the addresses that are left after others have expired. Static addresses never
-    /// expire, and have no such time here.
+    /// The function also compares the addresses that are left after others have expired. Static
+    /// addresses never expire, and have no such time here.
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;
         let macs = |id: BridgeId| {

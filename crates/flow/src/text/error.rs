@@ -11,7 +11,10 @@ use crate::{FieldId, field::Format};
 #[non_exhaustive]
 pub enum MatchError {
     /// No field and no shorthand has this name.
-    #[error("unknown field `{name}`{}", .nearest.map_or_else(String::new, |nearest| format!(": is it `{nearest}`?")))]
+    #[error(
+        "unknown field `{name}`{}",
+        .nearest.map_or_else(String::new, |nearest| format!(": is it `{nearest}`?"))
+    )]
     UnknownField {
         /// The name as written.
         name: String,

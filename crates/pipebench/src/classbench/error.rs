@@ -41,7 +41,10 @@ pub enum ParameterError {
     #[error(transparent)]
     Text(#[from] TextError),
     /// The name of a section is unknown.
-    #[error("line {}: there is no section `-{}`{}", place.line, place.found, Suggestion(*nearest, "-"))]
+    #[error(
+        "line {}: there is no section `-{}`{}",
+        place.line, place.found, Suggestion(*nearest, "-")
+    )]
     Section {
         /// Position of the name.
         place: TextError,

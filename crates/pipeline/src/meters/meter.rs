@@ -101,7 +101,10 @@ pub enum MeterModError {
     #[error("{0} is not a meter number: meters run from 1 to {max}", max = MeterId::MAX)]
     Invalid(MeterId),
     /// The meter has too many bands (`OFPMMFC_OUT_OF_BANDS`).
-    #[error("the meter has {0} bands, but at most {max} are allowed: remove some", max = Meter::BANDS_MAX)]
+    #[error(
+        "the meter has {0} bands, but at most {max} are allowed: remove some",
+        max = Meter::BANDS_MAX
+    )]
     TooManyBands(usize),
     /// The bridge has too many meters (`OFPMMFC_OUT_OF_METERS`).
     #[error("the bridge has {0} meters, which is its limit: delete some first")]

@@ -16,8 +16,9 @@ use crate::{
 impl Pipeline {
     /// Removes the rules with an expired idle or hard timeout.
     ///
-    /// The function also removes expired MAC addresses, multicast groups and router ports. Before the call, the
-    /// caller collects the counters of all threads. So a rule that was hit in time stays.
+    /// The function also removes expired MAC addresses, multicast groups and router ports. Before
+    /// the call, the caller collects the counters of all threads. So a rule that was hit in time
+    /// stays.
     pub fn expire(&self, now: Time) -> Change {
         let mut control = self.control.lock();
         let before = self.version();

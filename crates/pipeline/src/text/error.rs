@@ -163,7 +163,10 @@ pub enum RuleTextProblem {
     #[error("the action writes one bit, but several bits are named: name one, as in `reg0[0]`")]
     ManyBits,
     /// The OXM number of a field is too long for the action.
-    #[error("the OXM header of {} exceeds the 32 bits of this action: use another field", .0.name())]
+    #[error(
+        "the OXM header of {} exceeds the 32 bits of this action: use another field",
+        .0.name()
+    )]
     LongNumber(FieldId),
     /// An item lacks a required part.
     #[error("the text of {of} is not complete: add {missing}")]
@@ -186,7 +189,10 @@ pub enum RuleTextProblem {
         name: String,
     },
     /// The mask of a field is zero.
-    #[error("the mask of {} is zero, so nothing would be written: set a bit of the mask", .0.name())]
+    #[error(
+        "the mask of {} is zero, so nothing would be written: set a bit of the mask",
+        .0.name()
+    )]
     EmptyMask(FieldId),
     /// The action cannot send to this port.
     #[error("`{action}` cannot send to port {port}: name another port")]
@@ -252,7 +258,10 @@ pub enum RuleTextProblem {
         text: String,
     },
     /// An action needs a field that packets of the rule may lack.
-    #[error("the rule uses the field {}, but matches packets without it: also match {}", .0.name(), .0.info().prerequisite)]
+    #[error(
+        "the rule uses the field {}, but matches packets without it: also match {}",
+        .0.name(), .0.info().prerequisite
+    )]
     Prerequisite(FieldId),
     /// An action or match of a learned rule needs a field that its packets may lack.
     #[error(

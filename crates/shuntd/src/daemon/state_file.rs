@@ -93,7 +93,10 @@ pub(crate) enum StateLockError {
         process: String,
     },
     /// The directory of the file does not exist, or its files cannot be created.
-    #[error("cannot keep the state in {}: cannot create {}: {source}", path.display(), lock.display())]
+    #[error(
+        "cannot keep the state in {}: cannot create {}: {source}",
+        path.display(), lock.display()
+    )]
     System {
         /// Path of the state file.
         path: PathBuf,

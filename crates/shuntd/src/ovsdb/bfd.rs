@@ -23,7 +23,8 @@ const KEYS: [(&str, &str); 13] = [
 
 /// Reads the BFD session of a row of `Interface`; `None` if the row has none.
 ///
-/// The function also returns the reasons of ignored keys: such a key has its default, as in Open vSwitch.
+/// The function also returns the reasons of ignored keys: such a key has its default, as in Open
+/// vSwitch.
 pub(super) fn bfd(interface: RowView<'_>) -> (Option<BfdOptions>, Vec<String>) {
     let entries = interface.string_map("bfd");
     if !entries.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
