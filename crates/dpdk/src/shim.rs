@@ -433,8 +433,7 @@ impl Drop for RawPort {
             let reason = std::io::Error::from_raw_os_error(-result);
             tracing::warn!(
                 %reason,
-                "DPDK port {}: the device was not released: restart the daemon to use the device \
-                 again",
+                "DPDK port {}: the device was not released: restart the daemon to reuse it",
                 self.port
             );
         }

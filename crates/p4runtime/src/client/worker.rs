@@ -148,11 +148,7 @@ impl SessionWorker {
                                 debug!(%error, "NIC: the device was removed from the switch");
                             } else {
                                 let reason = self.settings.last_error.text().unwrap_or_default();
-                                warn!(
-                                    reason,
-                                    "NIC: the P4Runtime connection was lost, \
-                                     reconnecting"
-                                );
+                                warn!(reason, "NIC: P4Runtime connection lost, reconnecting");
                             }
                             self.fail_all(&mut pending);
                             self.notify(OffloadEvent::Lost(Lost));
