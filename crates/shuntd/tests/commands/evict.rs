@@ -51,7 +51,7 @@ fn an_entry_is_listed_by_name_and_explained() {
 fn a_missing_entry_is_refused_with_a_hint() {
     let daemon = Daemon::start("");
     let message = daemon.error_text(&["why", "0.9.9"]);
-    let expected = "no entry 0.9.9: its slot is empty (idle entries are removed), and it is not among \
+    let expected = "there is no cache entry 0.9.9: its slot is empty (idle entries are removed), and it is not among \
                     the last 1024";
     assert!(message.contains(expected), "{message}");
     assert!(message.contains("shuntctl entries"), "{message}");
