@@ -52,18 +52,23 @@ impl fmt::Display for BfdError {
                 "the frame has no BFD packet: BFD needs IPv4 and the UDP destination port 3784",
             ),
             Self::Short { length, needed } => {
-                write!(f, "the packet ends after {length} bytes, but needs {needed}")
+                write!(f, "the BFD packet ends after {length} bytes, but needs {needed}")
             }
             Self::HeaderChecksum => f.write_str("the checksum of the IPv4 header is wrong"),
             Self::Ttl(ttl) => write!(
                 f,
-                "the TTL is {ttl}: it must be 255, because packets of a neighbor pass no router"
+                "the TTL of the packet is {ttl}: it must be 255, because packets of a neighbor \
+                 pass no router"
             ),
-            Self::Version(version) => write!(f, "the version is {version}: it must be 1"),
+            Self::Version(version) => write!(
+                f,
+                "the BFD version of the packet is {version}: it \
+                 must be 1"
+            ),
             Self::Length { length, payload } => {
                 write!(
                     f,
-                    "the packet states a length of {length} bytes, but the UDP payload has \
+                    "the BFD packet states a length of {length} bytes, but the UDP payload has \
                      {payload}"
                 )
             }
@@ -85,9 +90,10 @@ impl fmt::Display for BfdError {
                      session"
                 )
             }
-            Self::Authenticated => {
-                f.write_str("the packet is authenticated: switch authentication off at the sender")
-            }
+            Self::Authenticated => f.write_str(
+                "the BFD packet is authenticated: switch authentication off at the \
+                 sender",
+            ),
         }
     }
 }

@@ -41,9 +41,9 @@ impl fmt::Display for MembershipError {
             Self::Short { length } => {
                 write!(f, "frame of {length} bytes ends before its message does")
             }
-            Self::Checksum => f.write_str("the checksum of the message is wrong"),
+            Self::Checksum => f.write_str("the checksum of the IGMP or MLD message is wrong"),
             Self::QueryWithoutSource => {
-                f.write_str("the query has no source address, so no router sent it")
+                f.write_str("the query of IGMP or MLD has no source address, so no router sent it")
             }
         }
     }

@@ -154,11 +154,11 @@ mod tests {
     #[test]
     fn each_wrong_octet_has_its_error() {
         for (changes, expected) in [
-            (&[(0, 0)][..], "the version is 0: it must be 1"),
-            (&[(0, 0x5f)], "the version is 2: it must be 1"),
-            (&[(3, 23)], "the packet ends after 23 bytes, but needs 24"),
-            (&[(1, 0xc4), (3, 25)], "the packet ends after 25 bytes, but needs 26"),
-            (&[(3, 25)], "the packet states a length of 25 bytes, but the UDP payload has 24"),
+            (&[(0, 0)][..], "the BFD version of the packet is 0: it must be 1"),
+            (&[(0, 0x5f)], "the BFD version of the packet is 2: it must be 1"),
+            (&[(3, 23)], "the BFD packet ends after 23 bytes, but needs 24"),
+            (&[(1, 0xc4), (3, 25)], "the BFD packet ends after 25 bytes, but needs 26"),
+            (&[(3, 25)], "the BFD packet states a length of 25 bytes, but the UDP payload has 24"),
             (&[(2, 0)], "the field Detect Mult is zero: it must be at least 1"),
             (&[(1, 0xc1)], "the Multipoint bit is set: it must be clear"),
             (&[(7, 0)], "the field My Discriminator is zero: the sender needs a number"),
@@ -168,7 +168,7 @@ mod tests {
                  or up",
             ),
             // The packet is wrong in several ways, and the first reason is reported.
-            (&[(0, 0), (2, 0), (7, 0)], "the version is 0: it must be 1"),
+            (&[(0, 0), (2, 0), (7, 0)], "the BFD version of the packet is 0: it must be 1"),
             (&[(2, 0), (1, 0xc1)], "the field Detect Mult is zero: it must be at least 1"),
         ] {
             let mut octets = packet(BfdState::Up, 1, 2).emit();
