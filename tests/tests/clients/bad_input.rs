@@ -126,7 +126,8 @@ fn database_clients_do_not_fill_the_log() {
         client.read_to_end(&mut Vec::new()).expect("the end of the connection");
     }
     let log = daemon.log();
-    let lines = log.matches("disconnected: a message is not JSON-RPC 1.0").count();
+    let lines =
+        log.matches("disconnected: the client sent a message that is not JSON-RPC 1.0").count();
     assert!((1..=20).contains(&lines), "{lines} lines: {log}");
 }
 

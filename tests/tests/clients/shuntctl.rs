@@ -63,12 +63,16 @@ fn a_bridge_without_rules_is_logged_once() {
     fs::write(&file, capture::write_frames([frame])).expect("a capture");
     let source = format!("rx={}", file.display());
     text(&daemon.shuntctl(&["add-port", "br0", "in", "type=pcap", &source]));
-    assert!(wait_until(|| daemon.log().contains("bridge br0: no rules")), "{}", daemon.log());
+    assert!(
+        wait_until(|| daemon.log().contains("bridge br0: the bridge has no rules")),
+        "{}",
+        daemon.log()
+    );
     let drops = text(&daemon.shuntctl(&["drops"]));
     assert!(drops.contains("dropped: no_matching_rule") && drops.contains("br0 has no rules"));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=drop"]));
     assert!(!text(&daemon.shuntctl(&["drops"])).contains("br0 has no rules"));
-    assert_eq!(daemon.log().matches("bridge br0: no rules").count(), 1);
+    assert_eq!(daemon.log().matches("bridge br0: the bridge has no rules").count(), 1);
 }
 
 #[test]

@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(poll_once(ControlTask::new("quick", ready(5))), Poll::Ready(5));
             assert_eq!(poll_once(ControlTask::new("slow", long)), Poll::Ready(7));
         });
-        let is_slow = |line: &&String| line.contains("control task slow: an iteration took");
+        let is_slow = |line: &&String| line.contains("control task slow: one iteration took");
         assert_eq!(lines.iter().filter(is_slow).count(), 1, "{lines:?}");
     }
 
