@@ -330,8 +330,7 @@ impl NicWorker {
             warn!(
                 port = number,
                 %error,
-                "NIC: a port cannot be added to the epoll set of the thread, so its packets wait \
-                 for the next poll"
+                "NIC: a port cannot be added to the epoll set, so its packets wait for a poll"
             );
         }
         self.ports.insert(number, port);
@@ -407,8 +406,7 @@ impl NicWorker {
                     warn!(
                         port = number,
                         %error,
-                        "NIC: a representor failed, and is no longer polled: remove its port, and \
-                         add it again"
+                        "NIC: a representor failed, and is not polled: add its port again"
                     );
                 }
             }
