@@ -38,7 +38,7 @@ const MISSES_PER_SAMPLE: u64 = 8;
 const MEAN_MAX: u32 = 1 << 16;
 
 impl Sampler {
-    /// Returns a sampler of one packet in `one_in` on average; 0 samples none.
+    /// Returns a sampler of at most one packet in `one_in` on average; 0 is none.
     pub(super) const fn new(one_in: u32, seed: u64) -> Self {
         Self { one_in, mean: one_in, left: 0, sampled: 0, misses: 0, state: seed }
     }

@@ -40,7 +40,7 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// Returns the messages that a new connection of this kind receives.
+    /// Returns the subscription that a new connection of this kind starts with.
     pub(super) fn new(kind: ConnectionKind) -> Self {
         Self {
             kind,

@@ -341,7 +341,7 @@ impl VersionedBridge {
         }
     }
 
-    /// Returns the lookups, hits and number of rules of every table.
+    /// Returns the number of rules, lookups and matches of every table.
     pub(crate) fn table_stats(&self) -> Vec<TableTotals> {
         let rules_count = |id| self.table(id).map_or(0, RuleTable::rules_count);
         let totals = |(id, stats): (TableId, &TableStats)| stats.totals(id, rules_count(id));

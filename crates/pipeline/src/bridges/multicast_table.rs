@@ -407,7 +407,7 @@ impl MulticastTable {
         self.entries.reclaim(oldest, left)
     }
 
-    /// Returns whether no multicast group is stored.
+    /// Returns whether no group or router port is stored, in any retained version.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -58,7 +58,7 @@ enum RemainingActions {
 }
 
 impl<'p> Execution<'p> {
-    /// Returns an execution of no actions. `tables` are a pipeline and a version.
+    /// Returns an execution of no actions. It needs `tables` to resume a packet.
     pub(super) fn new(
         tables: Option<(&'p Pipeline, usize)>,
         ingress: Option<DatapathPort>,

@@ -285,7 +285,7 @@ impl TestGuest {
         returned
     }
 
-    /// Takes the next returned chain with its length in bytes, or `None`.
+    /// Takes the next returned chain with the number of its written bytes, or `None`.
     fn next_returned(&mut self, queue: u16) -> Option<(DriverChain, u32)> {
         if self.is_packed() { self.next_packed(queue) } else { self.next_split(queue) }
     }

@@ -16,7 +16,7 @@ fn device(pairs: u16, workers: u16, features: VirtioFeatures) -> (Arc<DeviceQueu
     (Arc::new(DeviceQueues::new(workers).unwrap()), TestGuest::new(pairs, 8, features))
 }
 
-/// Sends a frame of 60 bytes from the guest. Panics if no descriptor is free.
+/// Sends a frame of 60 bytes from the guest. Panics if the queue is full.
 fn send(guest: &mut TestGuest, pair: u16) {
     assert!(guest.send(pair, NetHeader::default(), &[9; 60], &BufferLayout::whole(72)));
 }

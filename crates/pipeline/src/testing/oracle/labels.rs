@@ -75,7 +75,7 @@ impl Walker<'_> {
     }
 }
 
-/// Returns the error for a fourth MPLS label unless `is_within` is true.
+/// Returns the error for too many MPLS labels unless `is_within` is true.
 const fn check_label_limit(is_within: bool) -> Result<(), TraversalError> {
     if is_within { Ok(()) } else { Err(TraversalError::TooManyMplsLabels(3)) }
 }

@@ -198,7 +198,7 @@ impl Packet {
         self.frame.copy_ttl(copy);
     }
 
-    /// Returns the first label entry of a packet without labels, in network format.
+    /// Returns the label stack entry that a first pushed label gets.
     fn first_label(&self) -> u32 {
         let small = |field| u32::try_from(self.key.field(field)).unwrap_or_default();
         let label = if self.key.eth_type() == 0x86dd { 2 << 12 } else { 0 };
