@@ -7,7 +7,7 @@ use std::{path::Path, time::Duration};
 use shunt_datapath::{
     Packet, Pool, PortError, VirtioHeader,
     port::{
-        Port, Queues, TxEnd,
+        FrameCopies, Port, PortCopies, Queues, TxEnd,
         memif::{Memif, MemifOptions, MemifRole},
     },
 };
@@ -84,6 +84,33 @@ fn frames_of_all_lengths_pass_both_ways() {
             assert_eq!(ends.receive(to), [frame]);
         }
     }
+}
+
+/// Each end copies a frame once: into the ring, or out of it.
+#[test]
+fn each_frame_is_copied_once_at_each_end() {
+    let mut ends = MemifEnds::new();
+    for (from, to) in [(0, 1), (1, 0)] {
+        let before = ends.ports.each_ref().map(|port| port.copies());
+        let lengths = [60, 1025, 9000];
+        for length in lengths {
+            let packet = ends.packet(&vec![1; length], VirtioHeader::default());
+            assert_eq!(ends.queues[from].tx.tx(std::slice::from_ref(&packet)), 1);
+            ends.pool.put_back(packet);
+        }
+        assert_eq!(ends.receive(to).len(), lengths.len());
+        let bytes = lengths.iter().map(|length| *length as u64).sum();
+        let mut expected = before;
+        expected[from].tx += FrameCopies { frames: 3, bytes };
+        expected[to].rx += FrameCopies { frames: 3, bytes };
+        assert_eq!(ends.ports.each_ref().map(|port| port.copies()), expected);
+    }
+    // The ring takes 16 of these packets.
+    let packets: Vec<Packet> =
+        (0..20).map(|_| ends.packet(&[1; 60], VirtioHeader::default())).collect();
+    let PortCopies { tx, .. } = ends.ports[1].copies();
+    assert_eq!(ends.queues[1].tx.tx(&packets), 16);
+    assert_eq!(ends.ports[1].copies().tx.frames, tx.frames + 16);
 }
 
 /// Memif has no offloads, so software segments the packet.

@@ -10,7 +10,7 @@ use std::path::Path;
 use shunt_datapath::{
     BURST, Packet, Pool, PortError, RxQueue, VirtioHeader,
     port::{
-        Port, PortSpec, Queues, Repeat, RxReport, open,
+        FrameCopies, Port, PortCopies, PortSpec, Queues, Repeat, RxReport, open,
         pair::{self, pair},
         tap,
     },
@@ -67,6 +67,62 @@ fn a_null_port_takes_everything_and_gives_nothing() {
     }
     put_all_back(&mut pool, sent);
     assert_eq!(pool.out(), 0);
+}
+
+/// Returns the copies of some frames with 60, 61 .. bytes.
+fn copies_of(count: u64) -> FrameCopies {
+    FrameCopies { frames: count, bytes: (0..count).map(|number| 60 + number).sum() }
+}
+
+#[test]
+fn a_null_port_copies_nothing() {
+    let mut port = open(&PortSpec::Null, 1).unwrap();
+    let (mut queues, mut pool) = (only_queues(port.split(1).unwrap()), Pool::new());
+    let sent = packets(&mut pool, 100);
+    assert_eq!(queues.tx.tx(&sent), 100);
+    put_all_back(&mut pool, sent);
+    assert_eq!(port.copies(), PortCopies::default());
+}
+
+/// The receiver takes over the buffer of the sender.
+#[test]
+fn a_pair_copies_each_packet_on_send() {
+    let (mut left, mut right) = pair(1, 0);
+    let (mut near, mut far) =
+        (only_queues(left.split(1).unwrap()), only_queues(right.split(1).unwrap()));
+    let mut pool = Pool::new();
+    let sent = packets(&mut pool, 70);
+    assert_eq!(near.tx.tx(&sent), 70);
+    assert_eq!(drain(far.rx.as_mut().unwrap().as_mut(), &mut pool).0.len(), 70);
+    assert_eq!(left.copies(), PortCopies { tx: copies_of(70), ..PortCopies::default() });
+    assert_eq!(right.copies(), PortCopies::default());
+    // A full ring takes no more copies.
+    let taken: usize = (0..20).map(|_| near.tx.tx(&sent)).sum();
+    assert_eq!(left.copies().tx.frames, 70 + taken as u64);
+    put_all_back(&mut pool, sent);
+}
+
+#[test]
+fn a_capture_file_is_copied_in_both_directions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pcap");
+    let mut pool = Pool::new();
+    let sent = packets(&mut pool, 90);
+    let mut writer = pcap(None, Some(&path), Repeat::Once).unwrap();
+    let mut queues = writer.split(2).unwrap();
+    for (queues, sent) in queues.iter_mut().zip(sent.chunks(45)) {
+        assert_eq!(queues.tx.tx(sent), 45);
+    }
+    assert_eq!(writer.copies(), PortCopies { tx: copies_of(90), ..PortCopies::default() });
+    drop((queues, writer));
+    let mut reader = pcap(Some(&path), None, Repeat::Once).unwrap();
+    let mut queues = only_queues(reader.split(1).unwrap());
+    assert_eq!(drain(queues.rx.as_mut().unwrap().as_mut(), &mut pool).0.len(), 90);
+    assert_eq!(reader.copies(), PortCopies { rx: copies_of(90), ..PortCopies::default() });
+    // Without a file to write, nothing is taken and nothing is copied.
+    assert_eq!(queues.tx.tx(&sent), 0);
+    assert_eq!(reader.copies().tx, FrameCopies::default());
+    put_all_back(&mut pool, sent);
 }
 
 #[test]

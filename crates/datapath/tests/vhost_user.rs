@@ -15,7 +15,7 @@ use std::{
 use shunt_datapath::{
     Packet, Pool, PortError, VirtioHeader,
     port::{
-        Port, Queues, RxReport, TxEnd,
+        FrameCopies, Port, PortCopies, Queues, RxReport, TxEnd,
         vhost_user::{SocketMode, VhostUser},
     },
 };
@@ -115,6 +115,35 @@ fn guest_offloads_become_packet_offloads() {
     let received = setup.guest.take_received(0);
     assert_eq!(received[0].1, frame);
     assert_eq!(received[0].0[..10], header(TSO)[..10]);
+}
+
+#[test]
+fn each_frame_of_a_guest_is_copied_once() {
+    let mut setup = Setup::new(1, TestGuest::SPLIT);
+    assert_eq!(setup.port.copies(), PortCopies::default());
+    let plain = VirtioHeader::default();
+    for length in [60, 1500, 4000] {
+        assert!(setup.guest.send(0, header(plain), &vec![1; length], &BufferLayout::whole(4096)));
+    }
+    let (burst, report) = setup.receive();
+    assert_eq!((burst.len(), report.refused), (3, 0));
+    let all = FrameCopies { frames: 3, bytes: 60 + 1500 + 4000 };
+    assert_eq!(setup.port.copies(), PortCopies { rx: all, ..PortCopies::default() });
+    setup.offer(2);
+    assert_eq!(setup.queues[0].tx.tx(&burst), 2, "the guest has two buffers");
+    let sent = FrameCopies { frames: 2, bytes: 60 + 1500 };
+    assert_eq!(setup.port.copies(), PortCopies { rx: all, tx: sent });
+}
+
+/// Software completes a copy of the packet, and then copies each segment to the guest.
+#[test]
+fn a_completed_packet_is_copied_twice() {
+    let mut setup = Setup::new(1, VirtioFeatures::VERSION_1);
+    let packets = [setup.packet(&tcp(), TSO), setup.packet(&[1; 60], VirtioHeader::default())];
+    setup.offer(8);
+    assert_eq!(setup.queues[0].tx.tx(&packets), 2);
+    let bytes = 3054 + (1514 + 1514 + 54 + 80) + 60;
+    assert_eq!(setup.port.copies().tx, FrameCopies { frames: 1 + 3 + 1, bytes });
 }
 
 #[test]

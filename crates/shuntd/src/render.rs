@@ -3,6 +3,7 @@
 pub(crate) mod bfd;
 pub(crate) mod caches;
 mod controllers;
+mod copies;
 pub(crate) mod drops;
 pub(crate) mod evict;
 pub(crate) mod exports;
@@ -343,7 +344,7 @@ pub(crate) fn ports_of(bridges: &Value) -> Value {
     list(bridges).iter().flat_map(|bridge| list(&bridge["ports"])).cloned().collect()
 }
 
-/// Returns a table of ports with their counters.
+/// Returns a table of ports with their counters, and one of their copies.
 pub(crate) fn ports(bridges: &Value) -> String {
     let mut rows = vec![
         [
@@ -375,7 +376,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             word(&port["link"]).to_owned() + &bfd_state(&port["bfd"]) + &port_problems(port),
         ]);
     }
-    table(&rows)
+    table(&rows) + &copies::copies(bridges)
 }
 
 /// Formats rows as a table with aligned columns.

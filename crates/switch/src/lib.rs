@@ -114,6 +114,7 @@ pub use status::{
     mirror::MirrorStatus,
     multicast::MulticastStatus,
     netflow::NetflowStatus,
+    port_copies::PortCopyStatus,
     sflow::SflowStatus,
     table::FlowTableStatus,
     table_link::TableLink,

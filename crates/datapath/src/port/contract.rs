@@ -6,7 +6,7 @@ use shunt_pipeline::{DatapathPort, Time};
 
 use super::{
     DeviceLosses, DeviceReader, DeviceReading, DriverInfo, HostDevice, HostDeviceSetting,
-    HostDeviceState, LinkMode, MtuRefusal, PortError, StoredDescriptor,
+    HostDeviceState, LinkMode, MtuRefusal, PortCopies, PortError, StoredDescriptor,
 };
 use crate::{
     metrics::{Counter, RxLoss},
@@ -133,6 +133,12 @@ pub trait Port: Send {
     ///
     /// The losses of a device before its port are as old as the last [`Self::note_losses`].
     fn counters(&self) -> PortCounters;
+
+    /// Returns the copies that the queues made of frames.
+    ///
+    /// A copy is a transfer of a frame between two buffers by code of the switch, and none by the
+    /// kernel. The type [`QueueCopies`](super::QueueCopies) counts them.
+    fn copies(&self) -> PortCopies;
 
     /// Records the losses of the device.
     ///

@@ -27,8 +27,8 @@ use shunt_pipeline::DatapathPort;
 use shunt_shared_memory::{SendEnd, SentFrames};
 
 use super::{
-    AssignedRxQueue, Capabilities, FirstThread, Port, PortCounters, PortError, Queues, RxQueue,
-    RxReport, SplitQueues, TxQueue,
+    AssignedRxQueue, Capabilities, CopyCounters, FirstThread, FrameCopies, Port, PortCopies,
+    PortCounters, PortError, QueueCopies, Queues, RxQueue, RxReport, SplitQueues, TxQueue,
     shared_output::{SharedOutput, SharedTx},
     spec::local_mac,
 };
@@ -54,6 +54,8 @@ pub struct Dpdk {
     mac: [u8; 6],
     /// Number of packets that the port took and the device did not get.
     lost: Arc<AtomicU64>,
+    /// The copies of the queues.
+    copies: QueueCopies,
 }
 
 impl Dpdk {
@@ -75,7 +77,8 @@ impl Dpdk {
         let device = DpdkDevice::attach(Eal::start(eal)?, devargs)?;
         let mac = device.mac().unwrap_or_else(|| local_mac(seed));
         let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
-        Ok(Self { device, rx_queues, mtu, mac, lost: Arc::default() })
+        let (lost, copies) = (Arc::default(), QueueCopies::default());
+        Ok(Self { device, rx_queues, mtu, mac, lost, copies })
     }
 
     /// Starts the device with its queues, and divides them among the threads.
@@ -93,7 +96,8 @@ impl Dpdk {
         let tx = (0..count).map(|thread| {
             let sender = Arc::clone(&senders[thread % senders.len()]);
             let output = DpdkOutput { sender, limits };
-            let queue: Box<dyn TxQueue> = Box::new(SharedTx::new(output, Arc::clone(&self.lost)));
+            let (lost, copies) = (Arc::clone(&self.lost), self.copies.add_tx());
+            let queue: Box<dyn TxQueue> = Box::new(SharedTx::new(output, lost, copies));
             queue
         });
         Ok(StartedQueues { receivers: receivers.collect(), tx: tx.collect() })
@@ -130,7 +134,8 @@ impl Port for Dpdk {
             receiving[thread].push(receiver);
         }
         let queues = receiving.into_iter().zip(tx).map(|(receivers, tx)| {
-            let rx = (!receivers.is_empty()).then(|| DpdkRx::boxed(receivers));
+            let rx =
+                (!receivers.is_empty()).then(|| DpdkRx::boxed(receivers, self.copies.add_rx()));
             Queues { rx, tx }
         });
         Ok(queues.collect())
@@ -140,7 +145,7 @@ impl Port for Dpdk {
         let StartedQueues { receivers, tx } = self.start(threads)?;
         let rx = receivers.into_iter().map(|(_, receiver)| AssignedRxQueue {
             first: FirstThread::LeastLoaded,
-            queue: DpdkRx::boxed(vec![receiver]),
+            queue: DpdkRx::boxed(vec![receiver], self.copies.add_rx()),
         });
         Ok(SplitQueues { rx: rx.collect(), tx })
     }
@@ -171,6 +176,10 @@ impl Port for Dpdk {
         PortCounters { rx_dropped, tx_dropped: tx_dropped + self.lost.load(Relaxed) }
     }
 
+    fn copies(&self) -> PortCopies {
+        self.copies.total()
+    }
+
     fn driver_counters(&self) -> Vec<(String, u64)> {
         self.device.driver_counters()
     }
@@ -184,12 +193,14 @@ struct DpdkRx {
     next: usize,
     /// Number of consecutive queues that were found empty.
     empty: usize,
+    /// The counters of copied frames.
+    copies: Arc<CopyCounters>,
 }
 
 impl DpdkRx {
     /// Returns a receive queue that polls some queues of the device.
-    fn boxed(receivers: Vec<DpdkReceiver>) -> Box<dyn RxQueue> {
-        Box::new(Self { receivers, next: 0, empty: 0 })
+    fn boxed(receivers: Vec<DpdkReceiver>, copies: Arc<CopyCounters>) -> Box<dyn RxQueue> {
+        Box::new(Self { receivers, next: 0, empty: 0, copies })
     }
 }
 
@@ -200,7 +211,7 @@ const PAUSE_MAX: Duration = Duration::from_micros(50);
 
 impl RxQueue for DpdkRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
-        let mut report = RxReport::default();
+        let (mut report, mut copies) = (RxReport::default(), FrameCopies::default());
         let queues = self.receivers.len();
         let receiver = &mut self.receivers[self.next];
         self.next = (self.next + 1) % queues;
@@ -216,9 +227,11 @@ impl RxQueue for DpdkRx {
                 report.refuse(RxLoss::Refused);
                 continue;
             }
+            copies.record(length);
             packet.virtio.data_valid = is_verified;
             burst.push(packet);
         }
+        self.copies.add(copies);
         self.empty = if frames.len() < BURST { (self.empty + 1).min(queues) } else { 0 };
         report.is_drained = self.empty == queues;
         Ok(report)

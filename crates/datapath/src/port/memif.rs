@@ -15,7 +15,7 @@ pub use shunt_memif::{MemifOptions, MemifRole, MemifSecret, QUEUES_MAX};
 use shunt_shared_memory::{PolledFrames, SentFrames};
 
 use super::{
-    Capabilities, PortError, Queues,
+    Capabilities, PortError, QueueCopies, Queues,
     shared_memory::{
         SharedFrameSource, SharedMemoryPort, SharedMemoryProtocol, TakenFrames, thread_queues,
     },
@@ -53,9 +53,11 @@ impl SharedMemoryProtocol for MemifOptions {
         &self,
         threads: u16,
         lost: &Arc<AtomicU64>,
+        copies: &mut QueueCopies,
     ) -> Result<(MemifInterface, Vec<Queues>), PortError> {
         let (interface, workers) = MemifInterface::start(self.clone(), threads)?;
-        let queues = |MemifWorker { receiver, sender }| thread_queues(receiver, sender, lost);
+        let queues =
+            |MemifWorker { receiver, sender }| thread_queues(receiver, sender, lost, copies);
         Ok((interface, workers.into_iter().map(queues).collect()))
     }
 

@@ -17,6 +17,7 @@
 
 mod claim;
 mod contract;
+mod copies;
 mod device_addresses;
 mod device_loss;
 mod error;
@@ -47,6 +48,7 @@ pub use contract::{
     AssignedRxQueue, Capabilities, DeviceWork, FirstThread, Port, PortCounters, PortWork, Queues,
     RxQueue, RxReport, SplitQueues, TxEnd, TxQueue,
 };
+pub use copies::{CopyCounters, FrameCopies, PortCopies, QueueCopies};
 pub use device_addresses::DeviceAddress;
 pub use error::PortError;
 pub use host_device::{

@@ -1,6 +1,8 @@
 //! A port that discards packets and receives none: for benches, and for policies that drop packets.
 
-use super::{Capabilities, Port, PortCounters, PortError, Queues, TxQueue, spec::local_mac};
+use super::{
+    Capabilities, Port, PortCopies, PortCounters, PortError, Queues, TxQueue, spec::local_mac,
+};
 use crate::packet::buffer::{Packet, Pool};
 
 /// A port that discards packets.
@@ -42,6 +44,10 @@ impl Port for Null {
 
     fn counters(&self) -> PortCounters {
         PortCounters::default()
+    }
+
+    fn copies(&self) -> PortCopies {
+        PortCopies::default()
     }
 }
 

@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
-    spec::local_mac,
+    Capabilities, CopyCounters, FrameCopies, Port, PortCopies, PortCounters, PortError,
+    QueueCopies, Queues, RxQueue, RxReport, TxQueue, spec::local_mac,
 };
 use crate::{
     metrics::RxLoss,
@@ -40,6 +40,8 @@ pub struct Pair {
     queues: Vec<Queues>,
     /// A reference that is alive while the other end has queues.
     peer: Weak<()>,
+    /// The copies of the queues.
+    copies: QueueCopies,
 }
 
 /// Creates two ends, each with queues for `threads` packet threads.
@@ -55,11 +57,12 @@ pub fn pair(threads: u16, seed: u64) -> (Pair, Pair) {
         threads,
         queues: Vec::with_capacity(threads.into()),
         peer: Arc::downgrade(&alive[1 - index]),
+        copies: QueueCopies::default(),
     };
     let (mut left, mut right) = (end(0, "the first of a pair"), end(1, "the second of a pair"));
     for _ in 0..threads {
-        let (left_tx, right_rx) = ring(&alive[0], &alive[1]);
-        let (right_tx, left_rx) = ring(&alive[1], &alive[0]);
+        let (left_tx, right_rx) = ring(&alive[0], &alive[1], left.copies.add_tx());
+        let (right_tx, left_rx) = ring(&alive[1], &alive[0], right.copies.add_tx());
         left.queues.push(Queues { rx: Some(Box::new(left_rx)), tx: Box::new(left_tx) });
         right.queues.push(Queues { rx: Some(Box::new(right_rx)), tx: Box::new(right_tx) });
     }
@@ -67,11 +70,11 @@ pub fn pair(threads: u16, seed: u64) -> (Pair, Pair) {
 }
 
 /// Creates the two ends of one direction.
-fn ring(sender: &Arc<()>, receiver: &Arc<()>) -> (PairTx, PairRx) {
+fn ring(sender: &Arc<()>, receiver: &Arc<()>, copies: Arc<CopyCounters>) -> (PairTx, PairRx) {
     let (tx, rx) = RingBuffer::new(RING);
     let (back_tx, back_rx) = RingBuffer::new(BACK);
     (
-        PairTx { ring: tx, back: back_rx, pool: Pool::new(), _alive: Arc::clone(sender) },
+        PairTx { ring: tx, back: back_rx, pool: Pool::new(), copies, _alive: Arc::clone(sender) },
         PairRx { ring: rx, back: back_tx, _alive: Arc::clone(receiver) },
     )
 }
@@ -112,6 +115,10 @@ impl Port for Pair {
     fn counters(&self) -> PortCounters {
         PortCounters::default()
     }
+
+    fn copies(&self) -> PortCopies {
+        self.copies.total()
+    }
 }
 
 /// The transmit queue of one end of a pair.
@@ -122,12 +129,15 @@ struct PairTx {
     back: Consumer<Packet>,
     /// The buffers for copies of packets.
     pool: Pool,
+    /// The counters of these copies.
+    copies: Arc<CopyCounters>,
     /// Kept so that the other end sees that this end has queues.
     _alive: Arc<()>,
 }
 
-impl TxQueue for PairTx {
-    fn tx(&mut self, packets: &[Packet]) -> usize {
+impl PairTx {
+    /// Copies packets to the ring; returns the number taken.
+    fn send(&mut self, packets: &[Packet], copies: &mut FrameCopies) -> usize {
         let mut taken = 0;
         for burst in packets.chunks(BURST) {
             while let Ok(buffer) = self.back.pop() {
@@ -138,6 +148,7 @@ impl TxQueue for PairTx {
                     return taken;
                 }
                 let Some(copy) = self.pool.copy(packet, None) else { return taken };
+                copies.record(packet.len());
                 if let Err(rtrb::PushError::Full(copy)) = self.ring.push(copy) {
                     self.pool.put_back(copy);
                     return taken;
@@ -145,6 +156,15 @@ impl TxQueue for PairTx {
                 taken += 1;
             }
         }
+        taken
+    }
+}
+
+impl TxQueue for PairTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let mut copies = FrameCopies::default();
+        let taken = self.send(packets, &mut copies);
+        self.copies.add(copies);
         taken
     }
 

@@ -20,7 +20,8 @@ use shunt_pipeline::DatapathPort;
 use shunt_shared_memory::PolledFrames;
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
+    Capabilities, CopyCounters, FrameCopies, Port, PortCopies, PortCounters, PortError,
+    QueueCopies, Queues, RxQueue, RxReport,
     shared_output::{SharedOutput, SharedTx},
     spec::local_mac,
 };
@@ -42,7 +43,8 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
 
     /// Starts the interface; returns it with the queues of `threads` packet threads.
     ///
-    /// Transmit queues count in `lost` the packets that they took and the peer did not get.
+    /// Transmit queues count in `lost` the packets that they took and the peer did not get. All
+    /// queues count in `copies`.
     ///
     /// # Errors
     ///
@@ -51,6 +53,7 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
         &self,
         threads: u16,
         lost: &Arc<AtomicU64>,
+        copies: &mut QueueCopies,
     ) -> Result<(Self::Interface, Vec<Queues>), PortError>;
 
     /// Returns the reason why the link is down; `None` while it is up.
@@ -72,12 +75,15 @@ pub struct SharedMemoryPort<P: SharedMemoryProtocol> {
     interface: Option<P::Interface>,
     /// Number of packets that transmit queues took and the peer did not get.
     lost: Arc<AtomicU64>,
+    /// The copies of the queues.
+    copies: QueueCopies,
 }
 
 impl<P: SharedMemoryProtocol> SharedMemoryPort<P> {
     /// Creates a port with a MAC address derived from `seed`.
     pub(super) fn with_protocol(protocol: P, seed: u64) -> Self {
-        Self { protocol, mac: local_mac(seed), interface: None, lost: Arc::default() }
+        let (lost, copies) = (Arc::default(), QueueCopies::default());
+        Self { protocol, mac: local_mac(seed), interface: None, lost, copies }
     }
 
     /// Waits for at most `timeout` until the link is up (or down, if `is_up` is false).
@@ -102,7 +108,7 @@ impl<P: SharedMemoryProtocol> Port for SharedMemoryPort<P> {
             let name = self.protocol.socket().display().to_string();
             return Err(PortError::AlreadySplit { name });
         }
-        let (interface, queues) = self.protocol.start(threads, &self.lost)?;
+        let (interface, queues) = self.protocol.start(threads, &self.lost, &mut self.copies)?;
         self.interface = Some(interface);
         Ok(queues)
     }
@@ -122,6 +128,10 @@ impl<P: SharedMemoryProtocol> Port for SharedMemoryPort<P> {
     fn counters(&self) -> PortCounters {
         PortCounters { tx_dropped: self.lost.load(Relaxed), ..PortCounters::default() }
     }
+
+    fn copies(&self) -> PortCopies {
+        self.copies.total()
+    }
 }
 
 /// The rings from which one packet thread takes the frames of a peer.
@@ -140,20 +150,29 @@ pub(super) fn thread_queues(
     source: impl SharedFrameSource + 'static,
     output: impl SharedOutput + 'static,
     lost: &Arc<AtomicU64>,
+    copies: &mut QueueCopies,
 ) -> Queues {
-    let tx = SharedTx::new(output, Arc::clone(lost));
-    Queues { rx: Some(Box::new(SharedMemoryRx(source))), tx: Box::new(tx) }
+    let rx = SharedMemoryRx { source, copies: copies.add_rx() };
+    let tx = SharedTx::new(output, Arc::clone(lost), copies.add_tx());
+    Queues { rx: Some(Box::new(rx)), tx: Box::new(tx) }
 }
 
 /// The receive queue of one packet thread.
-struct SharedMemoryRx<S>(S);
+struct SharedMemoryRx<S> {
+    /// The rings of the peer.
+    source: S,
+    /// The counters of copied frames.
+    copies: Arc<CopyCounters>,
+}
 
 impl<S: SharedFrameSource> RxQueue for SharedMemoryRx<S> {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let before = burst.len();
-        let mut taken = TakenFrames { pool, burst, report: RxReport::default(), packet: None };
-        let polled = self.0.take_frames(&mut taken);
-        let TakenFrames { burst, mut report, .. } = taken;
+        let (report, copies) = (RxReport::default(), FrameCopies::default());
+        let mut taken = TakenFrames { pool, burst, report, copies, packet: None };
+        let polled = self.source.take_frames(&mut taken);
+        let TakenFrames { burst, mut report, copies, .. } = taken;
+        self.copies.add(copies);
         let known = burst.len() - before + report.refused as usize;
         // Also refused: empty frames, frames without a header, and frames of a disabled queue.
         for _ in known..polled.frames {
@@ -165,7 +184,7 @@ impl<S: SharedFrameSource> RxQueue for SharedMemoryRx<S> {
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.descriptor())
+        Some(self.source.descriptor())
     }
 }
 
@@ -177,6 +196,8 @@ pub(super) struct TakenFrames<'a> {
     burst: &'a mut Vec<Packet>,
     /// The report of this receive call.
     report: RxReport,
+    /// The copies of this receive call.
+    copies: FrameCopies,
     /// The packet with the buffer that [`Self::packet_buffer`] returned last.
     packet: Option<Packet>,
 }
@@ -193,7 +214,7 @@ impl TakenFrames<'_> {
 
     /// Takes the packet of the last [`Self::packet_buffer`], which now has its frame.
     pub(super) fn filled_packet(&mut self) -> Option<Packet> {
-        self.packet.take()
+        self.packet.take().inspect(|packet| self.copies.record(packet.len()))
     }
 
     /// Adds a packet to the burst.

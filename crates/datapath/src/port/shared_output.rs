@@ -16,7 +16,7 @@ use std::{
 use shunt_pipeline::DatapathPort;
 use shunt_shared_memory::{SendEnd, SentFrames};
 
-use super::{Capabilities, TxEnd, TxQueue};
+use super::{Capabilities, CopyCounters, FrameCopies, TxEnd, TxQueue};
 use crate::packet::{
     buffer::{BURST, Packet, Pool},
     virtio::finish,
@@ -53,6 +53,10 @@ pub(super) struct SharedTx<O> {
     made: Vec<Packet>,
     /// Number of packets that transmit queues took and the output did not get.
     lost: Arc<AtomicU64>,
+    /// The counters of copies: into the output, and into buffers of the queue.
+    copies: Arc<CopyCounters>,
+    /// Copies that are not in `copies` yet.
+    uncounted: FrameCopies,
 }
 
 /// Maximum number of packets in the backlog while another thread uses the output.
@@ -60,11 +64,12 @@ const BACKLOG_MAX: usize = 256;
 
 impl<O: SharedOutput> SharedTx<O> {
     /// Creates a queue; `lost` counts packets that could not be sent.
-    pub(super) fn new(output: O, lost: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(output: O, lost: Arc<AtomicU64>, copies: Arc<CopyCounters>) -> Self {
         let backlog = VecDeque::with_capacity(BACKLOG_MAX);
         let (pool, made) = (Pool::new(), Vec::with_capacity(BURST));
         let completed = VecDeque::new();
-        Self { output, end: TxEnd::Full, backlog, completed, pool, made, lost }
+        let (end, uncounted) = (TxEnd::Full, FrameCopies::default());
+        Self { output, end, backlog, completed, pool, made, lost, copies, uncounted }
     }
 
     /// Sends packets that need no work in software; returns the number taken.
@@ -76,6 +81,7 @@ impl<O: SharedOutput> SharedTx<O> {
             return self.keep(packets);
         }
         let SentFrames { frames, end } = self.output.send(packets.iter());
+        packets.iter().take(frames).for_each(|packet| self.uncounted.record(packet.len()));
         match end {
             SendEnd::All => (frames, Ok(())),
             SendEnd::Full => (frames, Err(TxEnd::Full)),
@@ -95,6 +101,7 @@ impl<O: SharedOutput> SharedTx<O> {
             let Some(copy) = self.pool.copy(packet, None) else {
                 return (kept, Err(TxEnd::Crowded));
             };
+            self.uncounted.record(copy.len());
             self.backlog.push_back(copy);
         }
         (packets.len(), Ok(()))
@@ -103,6 +110,7 @@ impl<O: SharedOutput> SharedTx<O> {
     /// Does the work that the output lacks (`has`) in software, and sends the packets.
     fn send_completed(&mut self, packet: &Packet, has: Capabilities) -> Result<(), TxEnd> {
         let copy = self.pool.copy(packet, None).ok_or(TxEnd::Crowded)?;
+        self.uncounted.record(copy.len());
         let completed = finish(copy, &has, &mut self.pool, &mut self.made);
         let mut made = std::mem::take(&mut self.made);
         let (_, result) = match completed {
@@ -123,6 +131,7 @@ impl<O: SharedOutput> SharedTx<O> {
             };
             let SentFrames { frames, end } = self.output.send(oldest.iter());
             for packet in oldest.drain(..frames) {
+                self.uncounted.record(packet.len());
                 self.pool.put_back(packet);
             }
             match end {
@@ -167,6 +176,11 @@ impl<O: SharedOutput> SharedTx<O> {
 }
 
 impl<O> SharedTx<O> {
+    /// Counts the copies since the last call.
+    fn count_copies(&mut self) {
+        self.copies.add(std::mem::take(&mut self.uncounted));
+    }
+
     /// Returns the number of waiting packets.
     fn waiting(&self) -> usize {
         self.completed.len() + self.backlog.len()
@@ -210,6 +224,7 @@ impl<O: SharedOutput> TxQueue for SharedTx<O> {
                 break;
             }
         }
+        self.count_copies();
         taken
     }
 
@@ -219,6 +234,7 @@ impl<O: SharedOutput> TxQueue for SharedTx<O> {
 
     fn flush(&mut self) {
         self.send_waiting();
+        self.count_copies();
     }
 
     fn is_pending(&self) -> bool {

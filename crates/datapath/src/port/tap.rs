@@ -41,8 +41,8 @@ use nix::{errno::Errno, net::if_::if_nametoindex};
 use shunt_pipeline::DatapathPort;
 
 use super::{
-    Capabilities, DeviceLosses, DeviceReader, HostDevice, Port, PortCounters, PortError, Queues,
-    RxQueue, RxReport, TxEnd, TxQueue,
+    Capabilities, CopyCounters, DeviceLosses, DeviceReader, FrameCopies, HostDevice, Port,
+    PortCopies, PortCounters, PortError, QueueCopies, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     claim::DeviceClaim,
     device_loss::DeviceLoss,
     error::tx_end_of,
@@ -80,6 +80,8 @@ pub struct Tap {
     queues: Vec<OpenQueue>,
     /// True after the queues were taken.
     is_split: bool,
+    /// The copies of the receive queues.
+    copies: QueueCopies,
     /// The packets for which a queue of the port was full.
     loss: DeviceLoss,
 }
@@ -178,6 +180,7 @@ impl Tap {
             _claim: claim,
             queues,
             is_split: false,
+            copies: QueueCopies::default(),
             loss: DeviceLoss::since_now(index, |drops| drops.tx),
         })
     }
@@ -267,8 +270,9 @@ impl Port for Tap {
         }
         self.queues.truncate(threads.into());
         let queues = self.queues.iter().map(|OpenQueue { file, .. }| {
-            let rx = TapRx { file: Arc::clone(file), device: name.to_owned() };
-            let tx = TapTx { file: Arc::clone(file), end: TxEnd::Full };
+            let (file, copies) = (Arc::clone(file), self.copies.add_rx());
+            let tx = TapTx { file: Arc::clone(&file), end: TxEnd::Full };
+            let rx = TapRx { file, device: name.to_owned(), copies };
             Queues { rx: Some(Box::new(rx)), tx: Box::new(tx) }
         });
         Ok(queues.collect())
@@ -308,6 +312,10 @@ impl Port for Tap {
 
     fn counters(&self) -> PortCounters {
         PortCounters { rx_dropped: self.loss.packets(), ..PortCounters::default() }
+    }
+
+    fn copies(&self) -> PortCopies {
+        self.copies.total()
     }
 
     fn note_losses(&self, losses: &DeviceLosses) {
@@ -362,6 +370,8 @@ struct TapRx {
     file: Arc<File>,
     /// The name of the device.
     device: String,
+    /// The counters of copies of frames that needed two buffers.
+    copies: Arc<CopyCounters>,
 }
 
 /// The result of one read of a queue that had a frame.
@@ -398,7 +408,12 @@ impl ReadBuffers {
 
 impl TapRx {
     /// Reads a frame; leaves unused buffers in `buffers`.
-    fn receive(&self, pool: &mut Pool, buffers: &mut ReadBuffers) -> io::Result<Received> {
+    fn receive(
+        &self,
+        pool: &mut Pool,
+        buffers: &mut ReadBuffers,
+        copies: &mut FrameCopies,
+    ) -> io::Result<Received> {
         if !buffers.fill(pool) {
             return self.discard();
         }
@@ -425,6 +440,7 @@ impl TapRx {
             && let (Some(small), Some(mut long)) = (&small, large.take())
         {
             long.frame_mut()[..Pool::SMALL].copy_from_slice(small.frame());
+            copies.record(Pool::SMALL);
             return Ok(checked_packet(long, length, header, pool));
         }
         Ok(match small.take() {
@@ -463,10 +479,10 @@ fn checked_packet(
 impl RxQueue for TapRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let mut report = RxReport::default();
-        let mut buffers = ReadBuffers::default();
+        let (mut buffers, mut copies) = (ReadBuffers::default(), FrameCopies::default());
         let mut broken = None;
         for _ in 0..BURST {
-            match self.receive(pool, &mut buffers) {
+            match self.receive(pool, &mut buffers, &mut copies) {
                 Ok(Received::Packet(packet)) => burst.push(packet),
                 Ok(Received::Refused(reason)) => report.refuse(reason),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -481,6 +497,7 @@ impl RxQueue for TapRx {
             }
         }
         buffers.return_to(pool);
+        self.copies.add(copies);
         broken.map_or(Ok(report), Err)
     }
 

@@ -23,7 +23,7 @@ use shunt_vhost_user::{
 };
 
 use super::{
-    Capabilities, PortError, Queues,
+    Capabilities, PortError, QueueCopies, Queues,
     shared_memory::{
         SharedFrameSource, SharedMemoryPort, SharedMemoryProtocol, TakenFrames, thread_queues,
     },
@@ -74,10 +74,11 @@ impl SharedMemoryProtocol for VhostUserSocket {
         &self,
         threads: u16,
         lost: &Arc<AtomicU64>,
+        copies: &mut QueueCopies,
     ) -> Result<(Backend, Vec<Queues>), PortError> {
         let (backend, workers) = Backend::start(&self.path, self.mode, threads)?;
         let queues = |Worker { receiver, sender }| {
-            thread_queues(receiver, VhostUserOutput::new(sender), lost)
+            thread_queues(receiver, VhostUserOutput::new(sender), lost, copies)
         };
         Ok((backend, workers.into_iter().map(queues).collect()))
     }

@@ -4,7 +4,10 @@ use std::{fs, thread};
 
 use shunt_datapath::{
     Packet, Pool, VirtioHeader,
-    port::{EalOptions, HugePages, Port, PortCounters, Queues, TxEnd, dpdk::Dpdk},
+    port::{
+        EalOptions, FrameCopies, HugePages, Port, PortCopies, PortCounters, Queues, TxEnd,
+        dpdk::Dpdk,
+    },
 };
 use shunt_pipeline::DatapathPort;
 
@@ -103,6 +106,10 @@ fn packets_come_back_in_order_unchanged() {
     packets.into_iter().for_each(|packet| pool.put_back(packet));
     assert_eq!(receive_frames(&mut queues, &mut pool), sent);
     assert_eq!(port.counters(), PortCounters::default());
+    // One copy into the buffer of DPDK, and one out of it.
+    let bytes = sent.iter().map(|frame| frame.len() as u64).sum();
+    let copies = FrameCopies { frames: 100, bytes };
+    assert_eq!(port.copies(), PortCopies { rx: copies, tx: copies });
     assert_eq!(pool.out(), 0);
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
 }
 
 /// Creates a veth pair with an MTU; returns a packet port for each end.
-fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
+pub(crate) fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
     ip("link add a0 type veth peer name b0");
     ip("link set a0 up");
     ip("link set b0 up");

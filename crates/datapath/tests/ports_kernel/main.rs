@@ -7,6 +7,7 @@
     reason = "helpers outside of test functions fail the test that calls them"
 )]
 
+mod copies;
 mod devices;
 mod frame_laws;
 mod frames;

@@ -6,7 +6,7 @@ use shunt_datapath::{
     PortError,
     forecast::{ForecastConfig, ForecastSender, ForecastTicket},
     port::{
-        Capabilities, Port, PortCounters, Queues,
+        Capabilities, Port, PortCopies, PortCounters, Queues,
         pair::{Pair, pair},
     },
 };
@@ -43,6 +43,10 @@ impl Port for OneReceiver {
 
     fn mac(&self) -> [u8; 6] {
         self.near.mac()
+    }
+
+    fn copies(&self) -> PortCopies {
+        PortCopies::default()
     }
 
     fn counters(&self) -> PortCounters {

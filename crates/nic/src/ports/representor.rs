@@ -11,8 +11,9 @@ use shunt_datapath::{
     Packet, Pool, PortError, RxQueue,
     port::{
         Capabilities, DeviceLosses, DeviceReader, DeviceReading, DeviceWork, DriverInfo,
-        HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCounters, PortWork, Queues,
-        RxReport, pair::pair,
+        HostDeviceSetting, HostDeviceState, LinkMode, Port, PortCopies, PortCounters, PortWork,
+        Queues, RxReport,
+        pair::{Pair, pair},
     },
 };
 use shunt_pipeline::Time;
@@ -45,6 +46,8 @@ struct Representor {
     seed: u64,
     losses: Arc<NicPortLosses>,
     is_added: bool,
+    /// The ends of the NIC and of the switch, for their copies; `None` before the split.
+    ends: Option<(Pair, Pair)>,
 }
 
 impl NicPorts {
@@ -62,7 +65,8 @@ impl NicPorts {
         losses: Arc<NicPortLosses>,
     ) -> Box<dyn Port> {
         let nic = self.clone();
-        Box::new(Representor { nic, number, device: port, seed, losses, is_added: false })
+        let (device, is_added, ends) = (port, false, None);
+        Box::new(Representor { nic, number, device, seed, losses, is_added, ends })
     }
 
     /// Returns the commands for the thread of the NIC.
@@ -90,9 +94,10 @@ impl Port for Representor {
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
         let port = PortSide::of(self.device.split(1)?, self.device.capabilities());
-        let (mut near, mut far) = pair(threads, self.seed);
-        let inside = near.capabilities();
-        let connected = add_doorbells(near.split(threads)?, far.split(threads)?);
+        let (mut nic_end, mut switch_end) = pair(threads, self.seed);
+        let inside = nic_end.capabilities();
+        let connected = add_doorbells(nic_end.split(threads)?, switch_end.split(threads)?);
+        self.ends = Some((nic_end, switch_end));
         let Connected { near, far, progress } = connected.map_err(|error| self.failed(error))?;
         let representor = Some(PortSide::of(near, inside));
         let order = Some(FlowOrder::new(progress));
@@ -151,6 +156,15 @@ impl Port for Representor {
 
     fn counters(&self) -> PortCounters {
         self.device.counters()
+    }
+
+    /// Returns the copies of the port, and those between the NIC and the switch.
+    fn copies(&self) -> PortCopies {
+        let mut copies = self.device.copies();
+        if let Some((nic_end, switch_end)) = &self.ends {
+            copies += PortCopies { rx: nic_end.copies().tx, tx: switch_end.copies().tx };
+        }
+        copies
     }
 
     fn note_losses(&self, losses: &DeviceLosses) {

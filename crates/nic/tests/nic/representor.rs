@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shunt_datapath::{
     Packet, Pool, PortError, RxLoss, RxQueue, TxQueue,
     port::{
-        Capabilities, Port, PortCounters, Queues, RxReport,
+        Capabilities, Port, PortCopies, PortCounters, Queues, RxReport,
         pair::{Pair, RING, pair},
     },
 };
@@ -158,6 +158,10 @@ impl Port for FailingPort {
 
     fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, 9]
+    }
+
+    fn copies(&self) -> PortCopies {
+        PortCopies::default()
     }
 
     fn counters(&self) -> PortCounters {
@@ -357,6 +361,10 @@ impl Port for RefusingPort {
 
     fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, 9]
+    }
+
+    fn copies(&self) -> PortCopies {
+        PortCopies::default()
     }
 
     fn counters(&self) -> PortCounters {

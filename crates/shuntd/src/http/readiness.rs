@@ -102,7 +102,7 @@ mod tests {
 
     use shunt_datapath::port::LinkMode;
     use shunt_switch::{
-        PacketInTotals,
+        PacketInTotals, PortCopyStatus,
         config::{PortVlanMode, PriorityTags, QinqEthtype},
     };
 
@@ -149,6 +149,7 @@ mod tests {
             tx_packets: 0,
             tx_bytes: 0,
             tx_dropped: 0,
+            copies: PortCopyStatus::default(),
             drops: Vec::new(),
             driver_counters: BTreeMap::new(),
         }

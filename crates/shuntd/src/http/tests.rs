@@ -8,7 +8,7 @@ use std::{thread::sleep, time::Duration};
 
 use shunt_datapath::{
     Packet, Pool, Port, PortError, RxQueue,
-    port::{Capabilities, PortCounters, Queues, RxReport, null::Null},
+    port::{Capabilities, PortCopies, PortCounters, Queues, RxReport, null::Null},
 };
 use shunt_switch::{Config, Switch, config::BridgeOptions};
 
@@ -40,6 +40,10 @@ impl Port for HangingPort {
 
     fn mac(&self) -> [u8; 6] {
         self.null.mac()
+    }
+
+    fn copies(&self) -> PortCopies {
+        PortCopies::default()
     }
 
     fn counters(&self) -> PortCounters {

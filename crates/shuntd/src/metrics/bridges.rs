@@ -31,7 +31,7 @@ const BRIDGE: [Metric<BridgeStatus>; 3] = [
 ];
 
 /// The metrics of a port.
-const PORT: [Metric<BridgePortStatus>; 5] = [
+const PORT: [Metric<BridgePortStatus>; 9] = [
     ("shunt_port_up", "gauge", "1 if the port is open and its link is up, else 0.", |own| {
         u64::from(own.link == "up").into()
     }),
@@ -45,6 +45,30 @@ const PORT: [Metric<BridgePortStatus>; 5] = [
         own.tx_packets.into()
     }),
     ("shunt_port_sent_bytes_total", "counter", "Bytes sent on a port.", |own| own.tx_bytes.into()),
+    (
+        "shunt_port_received_copies_total",
+        "counter",
+        "Copies that a port made of received frames.",
+        |own| own.copies.rx_copies.into(),
+    ),
+    (
+        "shunt_port_received_copied_bytes_total",
+        "counter",
+        "Bytes in the copies that a port made of received frames.",
+        |own| own.copies.rx_copied_bytes.into(),
+    ),
+    (
+        "shunt_port_sent_copies_total",
+        "counter",
+        "Copies that a port made of sent packets.",
+        |own| own.copies.tx_copies.into(),
+    ),
+    (
+        "shunt_port_sent_copied_bytes_total",
+        "counter",
+        "Bytes in the copies that a port made of sent packets.",
+        |own| own.copies.tx_copied_bytes.into(),
+    ),
 ];
 
 /// The metrics of the BFD session of a port.

@@ -15,8 +15,8 @@ use shunt_switch::{
     BfdPortStatus, BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus,
     BridgeStatus, CollectorSetStatus, ControllerState, ControllerStatus, DropStatus,
     FlowTableStatus, ForecastSourceStatus, ForecastStatus, IpfixStatus, MirrorStatus,
-    MulticastMessages, MulticastStatus, NetflowStatus, PacketInTotals, PortDropStatus, PortDrops,
-    SflowStatus, TableEvictions, ThreadState, ThreadStatus,
+    MulticastMessages, MulticastStatus, NetflowStatus, PacketInTotals, PortCopyStatus,
+    PortDropStatus, PortDrops, SflowStatus, TableEvictions, ThreadState, ThreadStatus,
     config::{BondOptions, MirrorOptions, PortVlanMode, PriorityTags, QinqEthtype},
 };
 
@@ -90,6 +90,7 @@ fn port_status() -> BridgePortStatus {
         tx_packets: 4,
         tx_bytes: 5,
         tx_dropped: 6,
+        copies: PortCopyStatus::default(),
         drops: Vec::new(),
         driver_counters: BTreeMap::new(),
     }

@@ -141,10 +141,12 @@ fn json(daemon: &Daemon, command: &[&str]) -> Value {
 }
 
 /// Expected totals after the known number of packets.
-const TOTALS: [(&str, f64); 12] = [
+const TOTALS: [(&str, f64); 14] = [
     ("shunt_received_packets_total", 90.0),
     ("shunt_port_received_packets_total{bridge=\"br0\",port=\"p1\"}", 90.0),
     ("shunt_port_received_bytes_total{bridge=\"br0\",port=\"p1\"}", 5400.0),
+    ("shunt_port_received_copies_total{bridge=\"br0\",port=\"p1\"}", 90.0),
+    ("shunt_port_received_copied_bytes_total{bridge=\"br0\",port=\"p1\"}", 5400.0),
     ("shunt_port_sent_packets_total{bridge=\"br0\",port=\"p2\"}", 40.0),
     ("shunt_sent_packets_total", 40.0),
     ("shunt_dropped_packets_total{reason=\"rule_without_output\"}", 30.0),
@@ -204,6 +206,10 @@ fn scraped_totals_equal_the_counters() {
             ("received_bytes", "rx_bytes"),
             ("sent_packets", "tx_packets"),
             ("sent_bytes", "tx_bytes"),
+            ("received_copies", "rx_copies"),
+            ("received_copied_bytes", "rx_copied_bytes"),
+            ("sent_copies", "tx_copies"),
+            ("sent_copied_bytes", "tx_copied_bytes"),
         ] {
             is(&format!("shunt_port_{family}_total{labels}"), &port[key]);
         }

@@ -8,7 +8,8 @@ use shunt_datapath::{
     metrics::{PortTraffic, RxLoad},
     packet::ingress_policer::IngressPolicer,
     port::{
-        DeviceLosses, HostDeviceState, LinkMode, Port, PortCounters, PortError, PortSpec, RxQueue,
+        DeviceLosses, HostDeviceState, LinkMode, Port, PortCopies, PortCounters, PortError,
+        PortSpec, RxQueue,
         memif::{MemifOptions, MemifSecret},
         tap::TapSettings,
     },
@@ -38,6 +39,8 @@ pub(crate) struct BridgePort {
     pub(crate) open: Option<Box<dyn Port>>,
     /// Sum of the counters of devices that were open earlier.
     pub(crate) closed: PortCounters,
+    /// Sum of the copies of devices that were open earlier.
+    pub(crate) closed_copies: PortCopies,
     /// Packets that an embedded NIC lost at the port, over all NICs.
     pub(crate) nic_losses: Arc<NicPortLosses>,
     /// Reason why the port is not open.
@@ -150,6 +153,7 @@ impl BridgePort {
             datapath: None,
             open: None,
             closed: PortCounters::default(),
+            closed_copies: PortCopies::default(),
             nic_losses: Arc::default(),
             problem: None,
             has_open_error: false,
@@ -232,6 +236,7 @@ impl BridgePort {
         let PortCounters { rx_dropped, tx_dropped } = open.counters();
         self.closed.rx_dropped += rx_dropped;
         self.closed.tx_dropped += tx_dropped;
+        self.closed_copies += open.copies();
         Some(open)
     }
 
@@ -243,6 +248,15 @@ impl BridgePort {
             rx_dropped: self.closed.rx_dropped + rx_dropped,
             tx_dropped: self.closed.tx_dropped + tx_dropped,
         }
+    }
+
+    /// Returns the copies of the open device and of earlier devices together.
+    pub(crate) fn copies(&self) -> PortCopies {
+        let mut copies = self.closed_copies;
+        if let Some(open) = &self.open {
+            copies += open.copies();
+        }
+        copies
     }
 
     /// Returns whether packet threads have received packets from the port.
@@ -317,7 +331,34 @@ fn memif_options(settings: &config::PortOptions) -> MemifOptions {
 
 #[cfg(test)]
 mod tests {
+    use shunt_datapath::{
+        Pool,
+        port::{FrameCopies, pair::pair},
+    };
+
     use super::*;
+
+    /// The counters of a monitoring system never decrease.
+    #[test]
+    fn copies_of_closed_devices_stay_counted() {
+        let mut port =
+            BridgePort::new(config::PortOptions::default(), PortNo::new(1), 1, Time::ZERO);
+        let (mut pool, mut sent) = (Pool::new(), 0);
+        for count in [3, 4] {
+            let (mut device, _peer) = pair(1, 1);
+            let mut queues = device.split(1).unwrap().remove(0);
+            port.open = Some(Box::new(device));
+            let packets: Vec<_> =
+                (0..count).filter_map(|_| pool.take(60, DatapathPort::default())).collect();
+            assert_eq!(queues.tx.tx(&packets), packets.len());
+            packets.into_iter().for_each(|packet| pool.put_back(packet));
+            sent += count;
+            let expected = FrameCopies { frames: sent, bytes: 60 * sent };
+            assert_eq!(port.copies().tx, expected);
+            assert!(port.take_device().is_some());
+            assert_eq!((port.copies().tx, port.copies().rx), (expected, FrameCopies::default()));
+        }
+    }
 
     #[test]
     fn a_closed_port_has_its_last_problem() {

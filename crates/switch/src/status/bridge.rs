@@ -30,7 +30,7 @@ use crate::{
     status::{
         bfd::BfdPortStatus, bond::BondStatus, collector_set::CollectorSetStatus,
         ipfix::IpfixStatus, mirror::MirrorStatus, multicast::MulticastStatus,
-        netflow::NetflowStatus, sflow::SflowStatus,
+        netflow::NetflowStatus, port_copies::PortCopyStatus, sflow::SflowStatus,
     },
     switch::Switch,
 };
@@ -258,6 +258,9 @@ pub struct BridgePortStatus {
     pub tx_bytes: u64,
     /// Packets that could not be sent.
     pub tx_dropped: u64,
+    /// Copies that the port made of frames.
+    #[serde(flatten)]
+    pub copies: PortCopyStatus,
     /// Dropped frames and packets by reason; reasons with count 0 are omitted.
     pub drops: Vec<PortDrops>,
     /// Further counters of the device with a value other than 0.
@@ -544,6 +547,7 @@ fn port_status(
         tx_packets: totals.tx_packets,
         tx_bytes: totals.tx_bytes,
         tx_dropped: totals.tx_dropped,
+        copies: PortCopyStatus::new(port.copies()),
         drops,
         driver_counters: port
             .open

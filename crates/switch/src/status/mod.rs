@@ -13,6 +13,7 @@ pub(crate) mod lacp;
 pub(crate) mod mirror;
 pub(crate) mod multicast;
 pub(crate) mod netflow;
+pub(crate) mod port_copies;
 pub(crate) mod sflow;
 pub(crate) mod table;
 pub(crate) mod table_link;

@@ -1,6 +1,6 @@
 //! Every lost packet is counted: by reason, and by port.
 
-use shunt_switch::{DropStatus, PacketInOutcomes, PortDrops};
+use shunt_switch::{DropStatus, PacketInOutcomes, PortCopyStatus, PortDrops};
 
 use crate::fixture::{SwitchFixture, frame, wait_until};
 
@@ -30,6 +30,20 @@ async fn losses_of_ports_add_up_to_the_totals() {
     }
     let lost = PortDrops { direction: "rx", reason: "rx_ring_full", packets: 540_000 };
     assert_eq!((of("p1").rx_dropped, of("p1").drops), (540_000, vec![lost]));
+}
+
+#[tokio::test]
+async fn a_port_is_shown_with_its_copies() {
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
+    assert_eq!(fixture.port("p1").copies, PortCopyStatus::default());
+    port.lose(7, 3);
+    let copies =
+        PortCopyStatus { rx_copies: 7, rx_copied_bytes: 420, tx_copies: 3, tx_copied_bytes: 180 };
+    assert_eq!(fixture.port("p1").copies, copies);
+    let shown = serde_json::to_value(fixture.port("p1")).unwrap();
+    let keys = ["rx_copies", "rx_copied_bytes", "tx_copies", "tx_copied_bytes"];
+    assert_eq!(keys.map(|key| shown[key].as_u64()), [7, 420, 3, 180].map(Some));
 }
 
 /// Totals are counters, so they keep the losses of removed ports and bridges.

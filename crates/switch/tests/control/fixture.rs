@@ -13,8 +13,8 @@ use std::{
 use shunt_datapath::{
     BURST, Packet, Pool, PortError, RxQueue, TxQueue,
     port::{
-        AssignedRxQueue, Capabilities, FirstThread, Port, PortCounters, Queues, RxReport,
-        SplitQueues,
+        AssignedRxQueue, Capabilities, FirstThread, FrameCopies, Port, PortCopies, PortCounters,
+        Queues, RxReport, SplitQueues,
     },
 };
 use shunt_flow::text::NoPortNames;
@@ -335,6 +335,15 @@ impl Port for Wire {
 
     fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 1, 1]
+    }
+
+    /// The port copies as many frames as [`FarEnd::lose`] sets, of 60 bytes each.
+    fn copies(&self) -> PortCopies {
+        let [rx, tx] = [0, 1].map(|place| {
+            let frames = self.lost[place].load(Ordering::Relaxed);
+            FrameCopies { frames, bytes: 60 * frames }
+        });
+        PortCopies { rx, tx }
     }
 
     fn counters(&self) -> PortCounters {

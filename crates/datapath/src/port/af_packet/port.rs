@@ -15,7 +15,8 @@ use super::{
 use crate::{
     packet::buffer::Pool,
     port::{
-        Capabilities, DeviceLosses, HostDevice, Port, PortCounters, PortError, PortWork, Queues,
+        Capabilities, DeviceLosses, FrameCopies, HostDevice, Port, PortCopies, PortCounters,
+        PortError, PortWork, Queues,
         claim::{DeviceClaim, refuse_member},
         device_loss::DeviceLoss,
         host_device::{refuse_other_link, try_mtu},
@@ -206,6 +207,12 @@ impl Port for AfPacket {
     fn counters(&self) -> PortCounters {
         let rx_dropped = self.sockets.as_ref().map_or(0, |sockets| sockets.dropped());
         PortCounters { rx_dropped, tx_dropped: 0 }
+    }
+
+    fn copies(&self) -> PortCopies {
+        let rx = self.sockets.as_ref().map_or_else(FrameCopies::default, |own| own.copies());
+        // The kernel copies the frames that are sent.
+        PortCopies { rx, tx: FrameCopies::default() }
     }
 
     fn driver_counters(&self) -> Vec<(String, u64)> {

@@ -23,7 +23,7 @@ use crate::{
         buffer::{BURST, Packet, Pool},
         virtio::VirtioHeader,
     },
-    port::{RxReport, sys},
+    port::{CopyCounters, FrameCopies, RxReport, sys},
 };
 
 /// The receive queue of a socket: one system call for several frames.
@@ -32,6 +32,8 @@ pub(super) struct SocketQueue {
     socket: Arc<PacketSocket>,
     /// True if the last read filled all of its buffers, so that many frames may wait.
     is_busy: bool,
+    /// The counters of copies of frames that needed two buffers.
+    copies: Arc<CopyCounters>,
 }
 
 /// Number of frames that one read of an idle queue can take.
@@ -41,8 +43,8 @@ const IDLE_BURST: usize = 4;
 
 impl SocketQueue {
     /// Creates the queue of a socket.
-    pub(super) const fn new(socket: Arc<PacketSocket>) -> Self {
-        Self { socket, is_busy: false }
+    pub(super) const fn new(socket: Arc<PacketSocket>, copies: Arc<CopyCounters>) -> Self {
+        Self { socket, is_busy: false, copies }
     }
 
     /// Reads at most `count` frames; returns their number, including refused frames.
@@ -72,18 +74,19 @@ impl SocketQueue {
         }
         // The periodic check of the device finds errors of the socket.
         let mut messages = read_messages::<N>(self.socket.fd(), &mut rooms[..filled]).ok();
-        let mut read = 0;
+        let (mut read, mut copies) = (0, FrameCopies::default());
         for buffers in buffers.into_iter().flatten() {
             let Some(message) = messages.as_mut().and_then(Iterator::next) else {
                 buffers.return_to(pool);
                 continue;
             };
             read += 1;
-            match buffers.into_packet(message, pool) {
+            match buffers.into_packet(message, pool, &mut copies) {
                 Ok(packet) => burst.push(packet),
                 Err(reason) => report.refuse(reason),
             }
         }
+        self.copies.add(copies);
         read
     }
 }
@@ -123,12 +126,18 @@ pub(super) struct RingQueue {
     socket: Arc<PacketSocket>,
     /// The ring that the kernel fills.
     ring: Ring,
+    /// The counters of copied frames.
+    copies: Arc<CopyCounters>,
 }
 
 impl RingQueue {
     /// Creates the queue of a ring.
-    pub(super) const fn new(socket: Arc<PacketSocket>, ring: Ring) -> Self {
-        Self { socket, ring }
+    pub(super) const fn new(
+        socket: Arc<PacketSocket>,
+        ring: Ring,
+        copies: Arc<CopyCounters>,
+    ) -> Self {
+        Self { socket, ring, copies }
     }
 }
 
@@ -143,20 +152,27 @@ impl FrameSource for RingQueue {
         if !self.ring.is_next_known() && !self.ring.find_next() {
             return true;
         }
+        let (mut is_drained, mut copies) = (false, FrameCopies::default());
         for _ in burst.len()..max {
-            let Some(slot) = self.ring.next() else { return true };
-            let copied = match slot.content() {
-                SlotContent::Whole(filled) => copy_slot(&filled, pool),
+            let Some(slot) = self.ring.next() else {
+                is_drained = true;
+                break;
+            };
+            let received = match slot.content() {
+                SlotContent::Whole(filled) => {
+                    copy_slot(&filled, pool).inspect(|_| copies.record(filled.frame.len()))
+                }
                 SlotContent::Queued { length, tag } => queued(self.socket.fd(), length, tag, pool),
                 SlotContent::Truncated { length } => Err(RxLoss::truncated(length)),
                 SlotContent::Invalid => Err(RxLoss::Refused),
             };
-            match copied {
+            match received {
                 Ok(packet) => burst.push(packet),
                 Err(reason) => report.refuse(reason),
             }
         }
-        false
+        self.copies.add(copies);
+        is_drained
     }
 
     fn is_empty(&mut self) -> bool {
@@ -206,14 +222,19 @@ impl MessageBuffers {
     }
 
     /// Returns the packet of a frame that was read, and inserts its VLAN tag again.
-    fn into_packet(self, message: ReadMessage, pool: &mut Pool) -> Result<Packet, RxLoss> {
+    fn into_packet(
+        self,
+        message: ReadMessage,
+        pool: &mut Pool,
+        copies: &mut FrameCopies,
+    ) -> Result<Packet, RxLoss> {
         let ReadMessage { virtio_header, length, tag, is_truncated } = message;
         if is_truncated {
             let reason = if self.large.is_some() { RxLoss::Refused } else { RxLoss::NoBuffer };
             self.return_to(pool);
             return Err(reason);
         }
-        let mut packet = self.packet_of(TAG + length, pool);
+        let mut packet = self.packet_of(TAG + length, pool, copies);
         let frame = packet.frame().get(TAG..).unwrap_or_default();
         // The offsets of the virtio header refer to the frame without the tag.
         let virtio = VirtioHeader::receive(virtio_header, frame);
@@ -235,11 +256,12 @@ impl MessageBuffers {
     /// Returns the buffer with the whole frame, and gives the other buffer back.
     ///
     /// `length` includes the tag.
-    fn packet_of(self, length: usize, pool: &mut Pool) -> Packet {
+    fn packet_of(self, length: usize, pool: &mut Pool, copies: &mut FrameCopies) -> Packet {
         let Self { small, large } = self;
         let mut packet = match large {
             Some(mut large) if length > Pool::SMALL => {
                 large.frame_mut()[..Pool::SMALL].copy_from_slice(small.frame());
+                copies.record(Pool::SMALL);
                 pool.put_back(small);
                 large
             }

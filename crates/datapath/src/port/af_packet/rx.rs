@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     packet::buffer::{BURST, Packet, Pool},
-    port::{PortError, RxQueue, RxReport, sys},
+    port::{CopyCounters, PortError, RxQueue, RxReport, sys},
 };
 
 /// Number of receives without a frame between two checks that the device exists.
@@ -34,12 +34,18 @@ pub(super) struct SharedRx {
     /// Number of received frames that fit a short slot.
     /// Only the packet thread writes this number.
     short_frames: AtomicU64,
+    /// The counters of copied frames.
+    pub(super) copies: Arc<CopyCounters>,
 }
 
 impl SharedRx {
     /// Creates the state that the receive queues share.
-    pub(super) const fn new(switchover: Arc<Switchover<RingQueue>>, events: Epoll) -> Self {
-        Self { switchover, events, short_frames: AtomicU64::new(0) }
+    pub(super) const fn new(
+        switchover: Arc<Switchover<RingQueue>>,
+        events: Epoll,
+        copies: Arc<CopyCounters>,
+    ) -> Self {
+        Self { switchover, events, short_frames: AtomicU64::new(0), copies }
     }
 
     /// Returns the number of received frames that fit a short slot.
@@ -65,7 +71,7 @@ pub(super) struct PacketRx {
 impl PacketRx {
     /// Creates the receive queue of a socket of the device.
     pub(super) fn new(socket: &Arc<PacketSocket>, shared: &Arc<SharedRx>, device: &str) -> Self {
-        let queue = SocketQueue::new(Arc::clone(socket));
+        let queue = SocketQueue::new(Arc::clone(socket), Arc::clone(&shared.copies));
         Self {
             reader: SwitchingReader::new(Arc::clone(&shared.switchover), queue),
             shared: Arc::clone(shared),

@@ -20,7 +20,7 @@ use super::{
     socket::{AcceptedFrames, PacketSocket, has_long_queue},
     switchover::{RxMode, Switchover},
 };
-use crate::port::{PortWork, StoredDescriptor, stored::copy, sys};
+use crate::port::{FrameCopies, PortWork, StoredDescriptor, stored::copy, sys};
 
 /// The device of a port, and the size of its rings.
 #[derive(Clone, Debug)]
@@ -361,6 +361,11 @@ impl RxSockets {
         dropped.sum()
     }
 
+    /// Returns the copies that the receive queues made.
+    pub(super) fn copies(&self) -> FrameCopies {
+        self.queues.iter().map(|queue| queue.shared.copies.total()).sum()
+    }
+
     /// Returns copies of all sockets and rings, for a later process.
     pub(super) fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
         let mut stored = Vec::new();
@@ -378,7 +383,8 @@ impl QueueSockets {
     fn new(socket: KeptSocket) -> io::Result<Self> {
         let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         events.add(socket.socket.fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        let shared = Arc::new(SharedRx::new(Arc::new(Switchover::new()), events));
+        let switchover = Arc::new(Switchover::new());
+        let shared = Arc::new(SharedRx::new(switchover, events, Arc::default()));
         Ok(Self { socket, shared, ring: Mutex::new(None), dropped: Mutex::new(0) })
     }
 
@@ -390,7 +396,8 @@ impl QueueSockets {
     /// Adds a ring of a packet thread, and offers it to the thread.
     fn add(&self, socket: KeptSocket, ring: Ring) -> io::Result<()> {
         self.shared.events.add(socket.socket.fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        self.shared.switchover.offer(RingQueue::new(Arc::clone(&socket.socket), ring));
+        let copies = Arc::clone(&self.shared.copies);
+        self.shared.switchover.offer(RingQueue::new(Arc::clone(&socket.socket), ring, copies));
         *self.ring.lock() = Some(socket);
         Ok(())
     }

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::port::{
     AssignedRxQueue, Capabilities, DeviceLosses, DeviceReading, DeviceWork, FirstThread,
-    HostDevice, HostDeviceSetting, MtuRefusal, MtuRefusalReason, Port, PortCounters, PortError,
-    Queues, RxQueue, SplitQueues, StoredDescriptor, TxQueue,
+    HostDevice, HostDeviceSetting, MtuRefusal, MtuRefusalReason, Port, PortCopies, PortCounters,
+    PortError, QueueCopies, Queues, RxQueue, SplitQueues, StoredDescriptor, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     device_loss::DeviceLoss,
@@ -65,6 +65,8 @@ pub struct AfXdp {
     has_refused: bool,
     /// The sockets of the queues, and the program that redirects to them.
     attached: Option<XdpAttachment>,
+    /// The copies of the queues.
+    copies: QueueCopies,
     /// The packets that the kernel counts as dropped at the device.
     loss: DeviceLoss,
 }
@@ -139,6 +141,7 @@ impl AfXdp {
             inherited: None,
             has_refused: false,
             attached: None,
+            copies: QueueCopies::default(),
             loss: DeviceLoss::of_received(index),
         };
         if !inherited.is_empty() {
@@ -193,7 +196,8 @@ impl AfXdp {
             // Thread `n` sends by queue `n`.
             if tx.len() < usize::from(threads) {
                 let frame_max = Arc::clone(&self.frame_max);
-                let queue: Box<dyn TxQueue> = Box::new(XdpTx::new(sender, frame_max));
+                let copies = self.copies.add_tx();
+                let queue: Box<dyn TxQueue> = Box::new(XdpTx::new(sender, frame_max, copies));
                 tx.push(queue);
             }
         }
@@ -207,10 +211,11 @@ impl AfXdp {
     }
 
     /// Creates a receive queue of several receivers.
-    fn rx_queue(&self, receivers: Vec<Receiver>) -> Result<Box<dyn RxQueue>, PortError> {
+    fn rx_queue(&mut self, receivers: Vec<Receiver>) -> Result<Box<dyn RxQueue>, PortError> {
         let name = self.device.name.as_str().to_owned();
         let trigger = NapiTrigger::of(self.busy_poll_us);
-        let queue = XdpRx::new(receivers, trigger, name).map_err(|error| self.failed(error))?;
+        let queue = XdpRx::new(receivers, trigger, name, self.copies.add_rx());
+        let queue = queue.map_err(|error| self.failed(error))?;
         Ok(Box::new(queue))
     }
 
@@ -452,6 +457,10 @@ impl Port for AfXdp {
             counters.tx_dropped += statistics.tx_invalid_descs;
         }
         counters
+    }
+
+    fn copies(&self) -> PortCopies {
+        self.copies.total()
     }
 
     fn driver_counters(&self) -> Vec<(String, u64)> {

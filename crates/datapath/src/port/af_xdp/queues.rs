@@ -22,7 +22,10 @@ use super::{
 };
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
-use crate::port::{PortError, RxQueue, RxReport, TxEnd, TxQueue, contract::POLL_PAUSE_MAX};
+use crate::port::{
+    CopyCounters, FrameCopies, PortError, RxQueue, RxReport, TxEnd, TxQueue,
+    contract::POLL_PAUSE_MAX,
+};
 
 /// Number of receives without a frame between two checks that the device exists.
 /// Each check costs a system call for each socket.
@@ -42,6 +45,8 @@ pub(super) struct XdpRx {
     next: usize,
     /// Number of receives without a frame since the last check.
     empty: u32,
+    /// The counters of copied frames.
+    copies: Arc<CopyCounters>,
 }
 
 impl XdpRx {
@@ -50,6 +55,7 @@ impl XdpRx {
         receivers: Vec<Receiver>,
         trigger: NapiTrigger,
         device: String,
+        copies: Arc<CopyCounters>,
     ) -> io::Result<Self> {
         let ready = if receivers.len() > 1 && trigger == NapiTrigger::Interrupt {
             let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -60,7 +66,7 @@ impl XdpRx {
         } else {
             None
         };
-        Ok(Self { receivers, ready, trigger, device, next: 0, empty: 0 })
+        Ok(Self { receivers, ready, trigger, device, next: 0, empty: 0, copies })
     }
 
     /// Checks the device after some polls without a packet.
@@ -77,6 +83,7 @@ impl XdpRx {
 impl RxQueue for XdpRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let (mut report, mut left) = (RxReport::default(), BURST);
+        let mut copies = FrameCopies::default();
         let count = self.receivers.len();
         for offset in 0..count {
             let Some(receiver) = self.receivers.get_mut((self.next + offset) % count) else {
@@ -88,7 +95,10 @@ impl RxQueue for XdpRx {
             {
                 left -= 1;
                 match copy_frame(&frame, pool) {
-                    Ok(packet) => burst.push(packet),
+                    Ok(packet) => {
+                        copies.record(packet.len());
+                        burst.push(packet);
+                    }
                     Err(reason) => report.refuse(reason),
                 }
             }
@@ -96,6 +106,7 @@ impl RxQueue for XdpRx {
                 receiver.publish();
             }
         }
+        self.copies.add(copies);
         self.next = (self.next + 1) % count.max(1);
         if left == BURST {
             if self.trigger == NapiTrigger::BusyPoll {
@@ -152,14 +163,20 @@ pub(super) struct XdpTx {
     sender: Sender,
     /// Longest frame that the device sends, updated with the MTU.
     frame_max: Arc<AtomicU32>,
-    /// The counters and the state of the end of the queue.
+    /// The reason why the queue took no more packets.
     end: TxEnd,
+    /// The counters of copied frames.
+    copies: Arc<CopyCounters>,
 }
 
 impl XdpTx {
     /// Creates the queue of a socket.
-    pub(super) const fn new(sender: Sender, frame_max: Arc<AtomicU32>) -> Self {
-        Self { sender, frame_max, end: TxEnd::Full }
+    pub(super) const fn new(
+        sender: Sender,
+        frame_max: Arc<AtomicU32>,
+        copies: Arc<CopyCounters>,
+    ) -> Self {
+        Self { sender, frame_max, end: TxEnd::Full, copies }
     }
 }
 
@@ -171,7 +188,7 @@ impl TxQueue for XdpTx {
         }
         self.sender.reclaim();
         let frame_max = self.frame_max.load(Relaxed) as usize;
-        let mut taken = 0;
+        let (mut taken, mut copies) = (0, FrameCopies::default());
         for packet in packets {
             if packet.len() > frame_max {
                 self.end = TxEnd::Refused;
@@ -181,9 +198,11 @@ impl TxQueue for XdpTx {
                 self.end = TxEnd::Full;
                 break;
             }
+            copies.record(packet.len());
             taken += 1;
         }
         self.sender.publish();
+        self.copies.add(copies);
         taken
     }
 

@@ -17,8 +17,8 @@ use super::Capture;
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
-    Capabilities, Port, PortCounters, PortError, Queues, Repeat, RxQueue, RxReport, TxQueue,
-    spec::local_mac,
+    Capabilities, CopyCounters, FrameCopies, Port, PortCopies, PortCounters, PortError,
+    QueueCopies, Queues, Repeat, RxQueue, RxReport, TxQueue, spec::local_mac,
 };
 
 /// Length of the longest file that is replayed, because the file is held in memory.
@@ -40,6 +40,8 @@ pub struct Pcap {
     is_split: bool,
     /// Number of frames that could not be written.
     lost: Arc<AtomicU64>,
+    /// The copies of the queues.
+    copies: QueueCopies,
 }
 
 impl Pcap {
@@ -56,7 +58,8 @@ impl Pcap {
     ) -> Result<Self, PortError> {
         let name = rx.or(tx).map_or_else(|| "pcap".to_owned(), |path| path.display().to_string());
         let rx = rx.map(read).transpose()?;
-        let rx = rx.map(|capture| Replay { capture, next: 0, repeat });
+        let mut copies = QueueCopies::default();
+        let rx = rx.map(|capture| Replay { capture, next: 0, repeat, copies: copies.add_rx() });
         let tx = tx.map(create).transpose()?;
         Ok(Self {
             mac: local_mac(seed),
@@ -66,6 +69,7 @@ impl Pcap {
             tx,
             is_split: false,
             lost: Arc::default(),
+            copies,
         })
     }
 }
@@ -109,7 +113,8 @@ impl Port for Pcap {
             let file = self.tx.as_ref().map(File::try_clone).transpose();
             let file =
                 file.map_err(|source| PortError::system("share", self.name.clone(), source))?;
-            queues.push(Queues { rx, tx: Box::new(Writer::new(file, Arc::clone(&self.lost))) });
+            let writer = Writer::new(file, Arc::clone(&self.lost), self.copies.add_tx());
+            queues.push(Queues { rx, tx: Box::new(writer) });
         }
         Ok(queues)
     }
@@ -125,6 +130,10 @@ impl Port for Pcap {
     fn counters(&self) -> PortCounters {
         PortCounters { tx_dropped: self.lost.load(Relaxed), ..PortCounters::default() }
     }
+
+    fn copies(&self) -> PortCopies {
+        self.copies.total()
+    }
 }
 
 /// The frames of a file, in order.
@@ -135,11 +144,13 @@ struct Replay {
     next: usize,
     /// Number of times that the file is replayed.
     repeat: Repeat,
+    /// The counters of copied frames.
+    copies: Arc<CopyCounters>,
 }
 
 impl RxQueue for Replay {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
-        let mut report = RxReport::default();
+        let (mut report, mut copies) = (RxReport::default(), FrameCopies::default());
         for _ in 0..BURST {
             if self.next == self.capture.len() && self.repeat == Repeat::Endless {
                 self.next = 0;
@@ -152,11 +163,15 @@ impl RxQueue for Replay {
             self.next += 1;
             let length = frame.map_or(0, <[u8]>::len);
             match frame.map(|frame| packet_with_frame(pool, frame)) {
-                Some(Some(packet)) => burst.push(packet),
+                Some(Some(packet)) => {
+                    copies.record(length);
+                    burst.push(packet);
+                }
                 Some(None) => report.refuse(RxLoss::without_buffer(length)),
                 None => report.refuse(RxLoss::Refused),
             }
         }
+        self.copies.add(copies);
         Ok(report)
     }
 }
@@ -181,13 +196,15 @@ struct Writer {
     pending: u64,
     /// Number of packets of all threads that were taken and not written.
     lost: Arc<AtomicU64>,
+    /// The counters of copied frames.
+    copies: Arc<CopyCounters>,
 }
 
 impl Writer {
     /// Creates the writer of a file; `lost` counts frames not written.
-    fn new(file: Option<File>, lost: Arc<AtomicU64>) -> Self {
+    fn new(file: Option<File>, lost: Arc<AtomicU64>, copies: Arc<CopyCounters>) -> Self {
         let room = if file.is_some() { WRITE_AT + RECORD_BYTES + Pool::LARGE } else { 0 };
-        Self { file, buffer: Vec::with_capacity(room), pending: 0, lost }
+        Self { file, buffer: Vec::with_capacity(room), pending: 0, lost, copies }
     }
 
     /// Writes the pending records, or counts them as lost if that fails.
@@ -209,8 +226,9 @@ impl Writer {
     }
 }
 
-impl TxQueue for Writer {
-    fn tx(&mut self, packets: &[Packet]) -> usize {
+impl Writer {
+    /// Appends packets to the records; returns the number taken.
+    fn append(&mut self, packets: &[Packet], copies: &mut FrameCopies) -> usize {
         let now = nanoseconds_since_1970();
         for (taken, packet) in packets.iter().enumerate() {
             if self.file.is_none() {
@@ -220,12 +238,22 @@ impl TxQueue for Writer {
             if PcapWriter::append(&mut self.buffer).write(now, packet.frame()).is_err() {
                 return taken;
             }
+            copies.record(packet.len());
             self.pending += 1;
             if self.buffer.len() >= WRITE_AT {
                 self.write();
             }
         }
         packets.len()
+    }
+}
+
+impl TxQueue for Writer {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let mut copies = FrameCopies::default();
+        let taken = self.append(packets, &mut copies);
+        self.copies.add(copies);
+        taken
     }
 
     fn flush(&mut self) {

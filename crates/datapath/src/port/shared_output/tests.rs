@@ -50,7 +50,8 @@ impl SharedOutput for FakeOutput {
 /// Returns a transmit queue over a fake output.
 fn queue() -> (Arc<FakeState>, SharedTx<FakeOutput>, Arc<AtomicU64>) {
     let (state, lost) = (Arc::<FakeState>::default(), Arc::<AtomicU64>::default());
-    let queue = SharedTx::new(FakeOutput(Arc::clone(&state)), Arc::clone(&lost));
+    let output = FakeOutput(Arc::clone(&state));
+    let queue = SharedTx::new(output, Arc::clone(&lost), Arc::default());
     (state, queue, lost)
 }
 
@@ -142,6 +143,37 @@ fn work_of_waiting_packets_is_done_in_software() {
     assert!(!queue.is_pending());
     assert_sent(&state);
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
+}
+
+/// A packet is copied into the output, and before that if it must wait or be completed.
+#[test]
+fn every_copy_of_a_packet_is_counted() {
+    let (state, mut queue, _) = queue();
+    let mut pool = Pool::new();
+    let packets = packets(&mut pool);
+    let copies = |queue: &SharedTx<FakeOutput>| {
+        let FrameCopies { frames, bytes } = queue.copies.total();
+        (frames, bytes)
+    };
+    // Two plain packets, and two that are also copied to be completed: five frames leave.
+    let (sent, completed) = (60 + 754 + 1054 + 554 + 60, 754 + 1554);
+    assert_eq!(queue.tx(&packets), 4);
+    assert_eq!(copies(&queue), (5 + 2, sent + completed));
+    // All four wait.
+    state.is_busy.store(true, Relaxed);
+    let waiting = 60 + 754 + 1554 + 60;
+    assert_eq!(queue.tx(&packets), 4);
+    assert_eq!(copies(&queue), (7 + 4, sent + completed + waiting));
+    queue.flush();
+    assert_eq!(copies(&queue).0, 11, "the output is busy");
+    state.is_busy.store(false, Relaxed);
+    queue.flush();
+    assert_eq!(copies(&queue), (11 + 5, 2 * sent + completed + waiting));
+    // A refused packet is not copied into the output.
+    state.takes_nothing.store(true, Relaxed);
+    assert_eq!(queue.tx(&packets[..1]), 0);
+    assert_eq!(copies(&queue).0, 16);
     packets.into_iter().for_each(|packet| pool.put_back(packet));
 }
 
