@@ -1,8 +1,9 @@
 //! Counters of the copies that ports make of frames.
 //!
-//! A *copy* is one transfer of the bytes of a frame, or of a part of them, between two buffers by
-//! code of the switch in a port. Transfers by the kernel, a driver or another process are no copies.
-//! The work of software for a missing offload is none either: checksums and segments.
+//! A *copy* is one transfer of the bytes of a frame between two buffers, by code of the switch in a
+//! port. A transfer of a part of the bytes is a copy, too. Transfers by the kernel, a driver or
+//! another process are none. Neither is the work of software for a missing offload: checksums and
+//! segments.
 //!
 //! Each buffer has an owner, and a frame is copied when it passes to a buffer of another owner:
 //!
