@@ -2,7 +2,7 @@
 
 use shunt_datapath::{
     Pool,
-    port::{FrameCopies, Port, PortCopies, Queues, af_xdp::XdpMode, open},
+    port::{FrameCopies, PortCopies, Queues, af_xdp::XdpMode, open},
 };
 
 use crate::{

@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shunt_datapath::{
     Packet, Pool, PortError, RxLoss, RxQueue, TxQueue,
     port::{
-        Capabilities, Port, PortCopies, PortCounters, Queues, RxReport,
+        Capabilities, FrameCopies, Port, PortCopies, PortCounters, Queues, RxReport,
         pair::{Pair, RING, pair},
     },
 };
@@ -109,6 +109,29 @@ async fn running_nic_adds_and_removes_port() {
         drop(port);
         assert!(!far.link_up(), "the NIC has closed it");
     }
+}
+
+/// A pair copies each packet on send, so the port copies only the packets that it sends.
+#[tokio::test]
+async fn a_packet_that_misses_is_copied_once_more() {
+    let mut fixture = NicFixture::new().await;
+    let (port, queues, mut far) = add_port(&fixture, 7, 1);
+    let representor = fixture.add_end(queues.into_iter().next().unwrap());
+    let end = fixture.add_end(far.split(1).unwrap().remove(0));
+    let of = |count: u64| FrameCopies { frames: count, bytes: count * frame().len() as u64 };
+    fixture.send(end, &frame());
+    fixture.receive(representor).await;
+    // The thread of the NIC counts a copy after the packet has left.
+    let are = async |expected: PortCopies| {
+        while port.copies() != expected {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let limit = Duration::from_secs(20);
+    timeout(limit, are(PortCopies { rx: of(1), tx: of(0) })).await.unwrap();
+    fixture.send(representor, &frame());
+    fixture.receive(end).await;
+    timeout(limit, are(PortCopies { rx: of(1), tx: of(2) })).await.unwrap();
 }
 
 #[tokio::test]
