@@ -135,7 +135,7 @@ fn each_frame_of_a_guest_is_copied_once() {
     assert_eq!(setup.port.copies(), PortCopies { rx: all, tx: sent });
 }
 
-/// Software completes a copy of the packet, and then copies each segment to the guest.
+/// Software completes a copy, and then each segment is copied to the guest.
 #[test]
 fn a_completed_packet_is_copied_twice() {
     let mut setup = Setup::new(1, VirtioFeatures::VERSION_1);

@@ -13,7 +13,7 @@ use crate::{
     xdp::{MODES, cable, with_xdp, xdp_spec},
 };
 
-/// Number of bytes of a long frame that the kernel writes to the first of two buffers.
+/// Number of bytes of a long frame in the first of its two buffers.
 const START: u64 = Pool::SMALL as u64;
 
 /// Returns the copies of some received and sent frames.

@@ -46,7 +46,7 @@ struct Representor {
     seed: u64,
     losses: Arc<NicPortLosses>,
     is_added: bool,
-    /// The ends of the NIC and of the switch, for their copies; `None` before the split.
+    /// The ends of NIC and switch, which count copies; `None` before the split.
     ends: Option<(Pair, Pair)>,
 }
 

@@ -111,7 +111,7 @@ async fn running_nic_adds_and_removes_port() {
     }
 }
 
-/// A pair copies each packet on send, so the port copies only the packets that it sends.
+/// The port is a pair, which copies only the packets that it sends.
 #[tokio::test]
 async fn a_packet_that_misses_is_copied_once_more() {
     let mut fixture = NicFixture::new().await;

@@ -146,7 +146,7 @@ fn work_of_waiting_packets_is_done_in_software() {
     packets.into_iter().for_each(|packet| pool.put_back(packet));
 }
 
-/// A packet is copied into the output, and before that if it must wait or be completed.
+/// A packet that waits or is completed is copied before it is sent.
 #[test]
 fn every_copy_of_a_packet_is_counted() {
     let (state, mut queue, _) = queue();
