@@ -123,7 +123,8 @@ fn each_frame_of_a_guest_is_copied_once() {
     assert_eq!(setup.port.copies(), PortCopies::default());
     let plain = VirtioHeader::default();
     for length in [60, 1500, 4000] {
-        assert!(setup.guest.send(0, header(plain), &vec![1; length], &BufferLayout::whole(4096)));
+        let layout = BufferLayout::whole(12 + length);
+        assert!(setup.guest.send(0, header(plain), &vec![1; length], &layout));
     }
     let (burst, report) = setup.receive();
     assert_eq!((burst.len(), report.refused), (3, 0));
