@@ -319,6 +319,12 @@ impl DpdkDevice {
 }
 
 impl DeviceLimits {
+    /// Returns the NUMA node of the device; `None` for a device without a node.
+    #[must_use]
+    pub fn numa_node(self) -> Option<u32> {
+        u32::try_from(self.node).ok()
+    }
+
     /// Converts the limits that the shim has read.
     const fn of(raw: RawLimits) -> Self {
         Self {

@@ -373,10 +373,18 @@ pub(crate) fn ports(bridges: &Value) -> String {
             port["forward_dropped"].to_string(),
             port["tx_packets"].to_string(),
             port["tx_dropped"].to_string(),
-            word(&port["link"]).to_owned() + &bfd_state(&port["bfd"]) + &port_problems(port),
+            word(&port["link"]).to_owned()
+                + &bfd_state(&port["bfd"])
+                + &numa_node(port)
+                + &port_problems(port),
         ]);
     }
     table(&rows) + &copies::copies(bridges)
+}
+
+/// Returns the NUMA node of the device of a port; empty without one.
+fn numa_node(port: &Value) -> String {
+    port["numa_node"].as_u64().map_or_else(String::new, |node| format!(", node {node}"))
 }
 
 /// Formats rows as a table with aligned columns.
@@ -452,6 +460,8 @@ bridge  port  name  type  rx packets  rx dropped  forward dropped  tx packets  t
 br0     1     p1    null  5           0           2                7           1           up
 ";
         assert_eq!(shown, expected);
+        let bound = json!({"name": "p1", "link": "up", "numa_node": 1});
+        assert!(ports(&json!([{"ports": [bound]}])).ends_with("  up, node 1\n"));
     }
 
     #[test]

@@ -124,6 +124,13 @@ pub trait Port: Send {
         self.host_device()?.driver.as_ref()
     }
 
+    /// Returns the NUMA node of the device, as it was when the port was opened.
+    ///
+    /// `None` for a device without a node, such as a virtual device.
+    fn numa_node(&self) -> Option<u32> {
+        self.host_device()?.numa_node
+    }
+
     /// Returns the MAC address: locally administered if the port has no device.
     ///
     /// For a device, it is the address that the device had when the port was opened.

@@ -167,6 +167,10 @@ impl Port for Dpdk {
         Some(self.device.mtu().into())
     }
 
+    fn numa_node(&self) -> Option<u32> {
+        self.device.limits().numa_node()
+    }
+
     fn mac(&self) -> [u8; 6] {
         self.mac
     }

@@ -7,6 +7,7 @@ use std::{
     fs::File,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
     sync::Arc,
     thread,
 };
@@ -16,6 +17,7 @@ use tracing::warn;
 
 use super::{
     DeviceWork, PortError, ethtool, link,
+    numa::device_node,
     sys::{self, DeviceName},
 };
 
@@ -80,6 +82,8 @@ pub struct HostDevice {
     pub(super) mtu_refusal: Option<MtuRefusal>,
     /// The driver when the device was opened; `None` if the device has none.
     pub(super) driver: Option<Arc<DriverInfo>>,
+    /// The NUMA node of the device when it was opened; `None` without one.
+    pub(super) numa_node: Option<u32>,
 }
 
 /// An MTU that was refused when a device was opened.
@@ -140,9 +144,11 @@ impl HostDevice {
     /// Creates a device that the kernel finds by `name` and by `index`.
     pub(super) fn new(control: OwnedFd, name: DeviceName, index: c_uint) -> Self {
         let first = sys::device_name(control.as_fd(), index).ok().flatten();
+        let numa_node =
+            device_node(Path::new("/"), first.as_deref().unwrap_or(name.as_str()), index);
         let is_second_name = first.is_some_and(|first| first != name.as_str());
         let driver = ethtool::driver(control.as_fd(), &name).ok().map(Arc::new);
-        Self { control, name, index, is_second_name, mtu_refusal: None, driver }
+        Self { control, name, index, is_second_name, mtu_refusal: None, driver, numa_node }
     }
 
     /// Returns this device with the MTU that was refused when it was opened.
@@ -227,9 +233,9 @@ impl HostDevice {
     /// Duplicates the socket of the device; `None` if no descriptor is left.
     fn try_clone(&self) -> Option<Self> {
         let control = self.control.try_clone().ok()?;
-        let Self { index, is_second_name, mtu_refusal, .. } = *self;
+        let Self { index, is_second_name, mtu_refusal, numa_node, .. } = *self;
         let (name, driver) = (self.name.clone(), self.driver.clone());
-        Some(Self { control, name, index, is_second_name, mtu_refusal, driver })
+        Some(Self { control, name, index, is_second_name, mtu_refusal, driver, numa_node })
     }
 }
 

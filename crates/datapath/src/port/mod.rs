@@ -25,6 +25,7 @@ mod ethtool;
 mod host_device;
 mod link;
 mod netlink;
+mod numa;
 mod qdisc;
 mod spec;
 mod stored;

@@ -125,6 +125,7 @@ mod tests {
             nic_problem: None,
             mac_problem: None,
             device: None,
+            numa_node: None,
             link_mode: LinkMode::default(),
             driver: None,
             link_resets: 0,

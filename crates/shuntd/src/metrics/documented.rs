@@ -66,6 +66,7 @@ fn port_status() -> BridgePortStatus {
         nic_problem: None,
         mac_problem: None,
         device: None,
+        numa_node: None,
         link_mode: LinkMode::default(),
         driver: None,
         link_resets: 0,

@@ -14,12 +14,16 @@ pub(crate) fn thread_list(all: &Value) -> String {
     table(&rows) + &queues(all) + &threads(all)
 }
 
-/// Returns the CPUs of a packet thread, and the NUMA node of a bound one.
+/// Returns the CPUs of a packet thread, and their NUMA node.
 fn cpus(thread: &Value) -> String {
-    let cpus = word(&thread["cpus"]);
-    match thread["numa_node"].as_u64() {
-        Some(node) => format!("{cpus} (node {node})"),
-        None => cpus.to_owned(),
+    on_node(word(&thread["cpus"]), thread)
+}
+
+/// Returns a text with the NUMA node of its object, if there is one.
+fn on_node(text: &str, object: &Value) -> String {
+    match object["numa_node"].as_u64() {
+        Some(node) => format!("{text} (node {node})"),
+        None => text.to_owned(),
     }
 }
 
@@ -62,7 +66,7 @@ fn queue_row(thread: &str, queue: &Value) -> Vec<String> {
     let busy = queue["busy_percent"].as_u64();
     vec![
         thread.to_owned(),
-        word(&queue["port"]).to_owned(),
+        on_node(word(&queue["port"]), queue),
         count(&queue["queue"]).to_string(),
         busy.map_or_else(|| "-".to_owned(), |busy| format!("{busy} %")),
         packets.to_string(),
@@ -114,5 +118,14 @@ packet thread 1  eth2  0      -     32       16.0       300
 receive queues without packets: 1
 ";
         assert_eq!(thread_list(&all), expected);
+    }
+
+    #[test]
+    fn a_queue_has_the_node_of_its_device() {
+        let queue = json!({"port": "eth1", "queue": 0, "busy_percent": 3, "busy_ns": 300,
+            "packets": 1, "bursts": 1, "numa_node": 1});
+        let all = json!([{"name": "packet thread 0", "state": "running", "queues": [queue]}]);
+        let line = "packet thread 0  eth1 (node 1)  0      3 %   1        1.0        300\n";
+        assert!(thread_list(&all).ends_with(line), "{}", thread_list(&all));
     }
 }

@@ -334,7 +334,7 @@ impl PortAttacher {
         let capabilities = port.capabilities();
         let SplitQueues { rx, tx } = queues;
         let receivers = {
-            let mut placement = placer.port(&threads);
+            let mut placement = placer.port(&threads, port.numa_node());
             let place = |own: AssignedRxQueue| Some((placement.place(own.first)?, own.queue));
             rx.into_iter().filter_map(place).collect()
         };

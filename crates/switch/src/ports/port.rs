@@ -259,6 +259,11 @@ impl BridgePort {
         copies
     }
 
+    /// Returns the NUMA node of the device, if the port is open.
+    pub(crate) fn numa_node(&self) -> Option<u32> {
+        self.open.as_ref()?.numa_node()
+    }
+
     /// Returns whether packet threads have received packets from the port.
     pub(crate) fn has_received(&self) -> bool {
         self.traffic.iter().any(|traffic| traffic.rx_packets.get() > 0)

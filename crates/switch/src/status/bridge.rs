@@ -203,6 +203,9 @@ pub struct BridgePortStatus {
     /// or while the port is closed.
     #[serde(skip)]
     pub device: Option<HostDeviceState>,
+    /// NUMA node of the device; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
     /// Speed and duplex mode of the link.
     #[serde(skip)]
     pub link_mode: LinkMode,
@@ -523,6 +526,7 @@ fn port_status(
         nic_problem: None,
         mac_problem: bridges.find(bridge).ok().and_then(|own| port.mac_problem(own)),
         device: port.device.filter(|_| port.open.is_some()),
+        numa_node: port.numa_node(),
         link_mode: port.link_mode,
         driver: port.open.as_ref().and_then(|open| open.driver()).cloned(),
         link_resets: port.link_resets,

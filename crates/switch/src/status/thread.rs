@@ -19,7 +19,7 @@ pub struct ThreadStatus {
     /// `None` in the answer of `Switch::threads`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
-    /// NUMA node of the CPU of a packet thread that has only one.
+    /// NUMA node of a packet thread, if all of its CPUs belong to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
     /// Receive queues of a packet thread; empty in the answer of `Switch::threads`.

@@ -3,7 +3,7 @@
 //! The conditions follow Open vSwitch (`pmd-auto-lb`): a thread was overloaded for a minute,
 //! and the variance of the loads becomes clearly smaller.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -14,9 +14,10 @@ use tracing::{info, warn};
 use crate::{
     config::AutoLbSettings,
     control::ControlPlane,
-    ports::bridges::Bridges,
+    ports::{bridges::Bridges, port::BridgePort},
     threads::load::{
         history::{LoadHistory, LoadSample, RxQueueName, SAMPLE_INTERVAL, SampledQueue},
+        numa::NumaNodes,
         placement::QueuePlacer,
         plan::{LoadPlan, ReceiveQueueLoad},
     },
@@ -45,6 +46,9 @@ pub struct RxQueueStatus {
     pub packets: u64,
     /// Bursts of packets since the port was opened.
     pub bursts: u64,
+    /// NUMA node of the device of the port; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
 }
 
 /// The receive queues of a plan, and those that have moved.
@@ -96,7 +100,7 @@ impl LoadBalancer {
         loads: &[ReceiveQueueLoad],
         improvement: u8,
     ) -> QueueMoves {
-        let plan = LoadPlan::new(loads, &control.plane.living());
+        let plan = LoadPlan::new(loads, &control.plane.living(), &numa_nodes(&control.bridges));
         if plan.moves.is_empty() || plan.improvement() < improvement {
             return QueueMoves::default();
         }
@@ -148,7 +152,7 @@ impl LoadBalancer {
     pub(crate) fn placer(&self, bridges: &Bridges, now: Time) -> QueuePlacer {
         let last = LoadSample { at: now, queues: sample_queues(bridges) };
         let loads = self.0.lock().loads_until(&last);
-        QueuePlacer::new(&last.queues, &loads)
+        QueuePlacer::new(&last.queues, &loads).with_nodes(Path::new(ROOT))
     }
 
     /// Returns the receive queues, in the order of their ports.
@@ -175,10 +179,28 @@ impl LoadBalancer {
                 busy_ns: load.busy_ns.get(),
                 packets: load.packets.get(),
                 bursts: load.bursts.get(),
+                numa_node: port.numa_node(),
             })
         });
         status.collect()
     }
+}
+
+/// The folder of the files by which the kernel describes CPUs and threads.
+const ROOT: &str = "/";
+
+/// Returns the NUMA nodes of packet threads and of the devices of open ports.
+fn numa_nodes(bridges: &Bridges) -> NumaNodes {
+    let devices = {
+        let bridges = bridges.lock();
+        let ports = bridges
+            .iter()
+            .flat_map(|bridge| bridge.ports.values().map(move |port| (bridge.id, port)));
+        let node =
+            |(bridge, port): (_, &BridgePort)| Some(((bridge, port.number), port.numa_node()?));
+        ports.filter_map(node).collect()
+    };
+    NumaNodes::of_devices(devices, Path::new(ROOT))
 }
 
 /// Returns the state of each receive queue.

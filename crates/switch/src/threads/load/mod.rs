@@ -6,5 +6,6 @@
 
 pub(crate) mod balancer;
 pub(crate) mod history;
+pub(crate) mod numa;
 pub(crate) mod placement;
 pub(crate) mod plan;
