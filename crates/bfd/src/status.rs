@@ -93,9 +93,9 @@ pub struct BfdCounters {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdEvent {
-    /// State before the change.
+    /// State of the session before the change.
     pub from: BfdState,
-    /// State after the change.
+    /// State of the session after the change.
     pub to: BfdState,
     /// Diagnostic of the change.
     pub diagnostic: BfdDiagnostic,

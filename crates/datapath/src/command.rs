@@ -67,7 +67,7 @@ pub enum Command {
     Entry(u32, Reply<Option<DumpedEntry>>),
     /// Change settings of the thread while it runs.
     Tune(Tuning),
-    /// Remove all cache entries.
+    /// Remove all cache entries of the thread.
     EmptyCaches,
     /// Send offload candidates to this agent from now on; `None` stops this.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
@@ -211,7 +211,7 @@ pub struct RxQueueState {
 
 /// A receive queue that a packet thread has released.
 pub struct ReleasedReceiver {
-    /// The released receive queue.
+    /// The receive queue that the thread has released.
     pub queue: Box<dyn RxQueue>,
     /// The number and the counters of the queue.
     pub state: RxQueueState,

@@ -14,7 +14,7 @@ pub struct Histogram {
     counts: [u64; BUCKETS],
     /// The sum of all durations.
     sum: Duration,
-    /// The longest counted duration.
+    /// The longest duration that was counted.
     longest: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Histogram {
         self.sum
     }
 
-    /// Returns the longest duration.
+    /// Returns the longest duration that was counted.
     #[must_use]
     pub const fn longest(&self) -> Duration {
         self.longest

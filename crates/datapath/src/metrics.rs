@@ -332,7 +332,7 @@ pub struct ThreadCounters {
     pub verified: Counter,
     /// Compared hits that differed from the translation.
     pub differences: Counter,
-    /// Iterations, idle ones included.
+    /// Iterations of the poll loop, idle ones included.
     pub iterations: Counter,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct PoolShape {
     pub(crate) slots: u32,
     /// Length in bytes of the longest frame that fits one buffer.
     pub(crate) room: u16,
-    /// NUMA node; -1: any.
+    /// NUMA node of the buffers; -1: any.
     pub(crate) node: i32,
 }
 

@@ -33,7 +33,7 @@ static CONTROL: Mutex<()> = Mutex::new(());
 /// A network device that DPDK drives.
 #[derive(Debug)]
 pub struct DpdkDevice {
-    /// DPDK, which has started.
+    /// DPDK itself, which has started.
     eal: Eal,
     /// The name of the device.
     name: String,

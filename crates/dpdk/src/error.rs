@@ -106,7 +106,7 @@ pub enum DpdkError {
         /// The largest number of queues of the device.
         max: u16,
     },
-    /// The device sends nothing.
+    /// The device has no transmit queue.
     #[error("DPDK device {device} has no transmit queue: choose other devargs")]
     NoTxQueue {
         /// Name of the device.

@@ -18,7 +18,7 @@ pub enum DpdkState {
 }
 
 impl DpdkState {
-    /// Returns the current state.
+    /// Returns the state of DPDK in this process.
     #[must_use]
     pub fn read() -> Self {
         #[cfg(not(feature = "dpdk"))]

@@ -42,7 +42,7 @@ impl ChecksumDifference {
         self.sum += other.sum;
     }
 
-    /// Returns whether nothing changed.
+    /// Returns whether the checksum stays the same.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.sum == 0

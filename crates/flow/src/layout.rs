@@ -37,11 +37,11 @@ pub const HEADER_WORDS: Range<usize> = HEADER_START..FLOW_WORDS;
 pub enum Stage {
     /// Hidden state and ingress, known before the packet is parsed.
     Metadata,
-    /// Ethernet, VLAN and MPLS.
+    /// The words of Ethernet, VLAN and MPLS fields.
     Link,
     /// IPv4, IPv6, ARP and neighbour discovery.
     Network,
-    /// TCP, UDP, SCTP, ICMP.
+    /// The words of TCP, UDP, SCTP and ICMP fields.
     Transport,
 }
 
@@ -152,17 +152,17 @@ pub mod word {
     pub const TUN_IPV4: u8 = 38;
     /// Tunnel flags, ToS, TTL, group policy id and flags.
     pub const TUN_MISC: u8 = 39;
-    /// ERSPAN and GTP-U fields.
+    /// Word with fields of ERSPAN and GTP-U tunnels.
     pub const TUN_PROTOCOL: u8 = 40;
     /// The word of the OpenFlow metadata.
     pub const METADATA: u8 = 41;
     /// Eight words of sixteen 32-bit registers; the even register is the high half.
     pub const REGS: u8 = 42;
-    /// Connection state, zone, protocol.
+    /// Word with connection state, zone and protocol.
     pub const CT_STATE: u8 = 50;
-    /// Connection mark and ports.
+    /// Word with the connection mark and its ports.
     pub const CT_MARK: u8 = 51;
-    /// Connection label, two words.
+    /// First of two words with the connection label.
     pub const CT_LABEL: u8 = 52;
     /// Original IPv4 addresses of the connection.
     pub const CT_IPV4: u8 = 54;
@@ -170,7 +170,7 @@ pub mod word {
     pub const CT_IPV6_SRC: u8 = 55;
     /// Original IPv6 destination of the connection, two words.
     pub const CT_IPV6_DST: u8 = 57;
-    /// Packet mark and priority.
+    /// Word with packet mark and priority.
     pub const PKT_MARK: u8 = 59;
     /// Datapath hash and recirculation id.
     pub const RECIRC: u8 = 60;
@@ -183,7 +183,7 @@ pub mod word {
     pub const BRIDGE: u8 = 63;
     /// Ingress port (high half) and packet type (low half).
     pub const IN_PORT: u8 = 64;
-    /// Ethernet destination and type.
+    /// Word with the Ethernet destination and type.
     pub const ETH_DST: u8 = 65;
     /// Ethernet source (high 48 bits).
     pub const ETH_SRC: u8 = 66;
@@ -195,9 +195,9 @@ pub mod word {
     pub const MPLS_PBB: u8 = 69;
     /// IPv4 or ARP protocol addresses.
     pub const IPV4: u8 = 70;
-    /// IPv6 source, two words.
+    /// First of two words with the IPv6 source.
     pub const IPV6_SRC: u8 = 71;
-    /// IPv6 destination, two words.
+    /// First of two words with the IPv6 destination.
     pub const IPV6_DST: u8 = 73;
     /// The base header of NSH: flags, TTL, and its bytes from the third on.
     /// See RFC 8300, 2.2.

@@ -88,7 +88,7 @@ impl WordMap {
         self.0 >> index & 1 == 1
     }
 
-    /// Returns the indices, ascending.
+    /// Returns the indices of the words, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         // Stepping by one word needs half the instructions of stepping by two.
         let [mut low, mut high] = self.halves();
@@ -467,7 +467,7 @@ impl Match {
         key
     }
 
-    /// Returns whether `key` matches.
+    /// Returns whether `key` agrees with the match.
     #[must_use]
     pub fn matches(&self, key: &FlowKey) -> bool {
         self.mask.apply(key).zip(&*self.value).all(|(word, value)| word == *value)

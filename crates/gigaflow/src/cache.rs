@@ -326,7 +326,7 @@ impl Gigaflow {
         &mut self.ltm
     }
 
-    /// The counters so far.
+    /// Returns the counters of the cache so far.
     #[must_use]
     pub const fn counts(&self) -> GigaflowCounts {
         GigaflowCounts { evicted: self.counts.evicted + self.ltm.evicted_count(), ..self.counts }

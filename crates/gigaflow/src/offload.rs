@@ -247,7 +247,7 @@ pub enum OffloadError {
     /// The device cannot hold the rule.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The stage is full.
+    /// The stage of the device is full.
     #[error("the stage of the device is full")]
     NoRoom,
     /// The device has no such stage.

@@ -39,7 +39,7 @@ pub(crate) struct WatchedEntries<L> {
     owners: Vec<SlotOwner>,
     /// The record of the entry of each slot.
     records: Vec<Option<EntryRecord<L>>>,
-    /// The free slots.
+    /// The slots that hold no entry.
     free: Vec<u32>,
     /// The slots of entries by their ids.
     /// A retired entry stays in this map until it is reclaimed, because removing thousands of ids

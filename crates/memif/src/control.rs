@@ -163,7 +163,7 @@ impl Drop for MemifControl {
 }
 
 impl SharedControl {
-    /// Wakes the control thread.
+    /// Wakes the control thread of the interfaces.
     fn wake(&self) {
         // Writing fails only if the event is already set.
         let _ = self.wake.write(1);

@@ -23,10 +23,10 @@ pub(crate) enum RingWord {
 
 /// Access to the head and tail of a ring, in memory that the peer shares.
 pub(crate) trait RingWords {
-    /// Loads a word (`Acquire`).
+    /// Loads a word of the ring (`Acquire`).
     fn load(&self, word: RingWord) -> u16;
 
-    /// Stores a word (`Release`).
+    /// Stores a word of the ring (`Release`).
     fn store(&self, word: RingWord, value: u16);
 }
 

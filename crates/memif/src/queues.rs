@@ -65,7 +65,7 @@ impl ReceiveQueue {
         self.is_watched
     }
 
-    /// Resets the ring's event.
+    /// Resets the event of the ring.
     pub(crate) fn clear_event(&self) {
         reset(&self.event);
     }

@@ -45,7 +45,7 @@ impl<'a> MessageOctets<'a> {
         Self { unread: part, ..self }
     }
 
-    /// Returns the unread octets.
+    /// Returns the octets that were not read yet.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.unread
     }

@@ -139,7 +139,7 @@ impl CommandQueue {
         drop(dropped);
     }
 
-    /// Wakes the packet thread.
+    /// Wakes the packet thread of the NIC.
     pub(crate) fn wake(&self) {
         self.wake.set();
     }

@@ -142,7 +142,7 @@ pub enum AclError {
         /// Largest number of categories.
         max: usize,
     },
-    /// A rule is illegal.
+    /// A rule of the list is illegal.
     #[error("rule {rule}: {problem}")]
     Rule {
         /// Position of the rule in the list of rules.
@@ -161,7 +161,7 @@ pub enum AclError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AclRuleError {
-    /// The priority is illegal.
+    /// The priority of the rule is illegal.
     #[error("priority {priority} is illegal: priorities run from 1 to {max}, and {max} wins")]
     Priority {
         /// The priority that was refused.
@@ -169,7 +169,7 @@ pub enum AclRuleError {
         /// The largest priority of a rule.
         max: u32,
     },
-    /// The `userdata` is 0.
+    /// The `userdata` of the rule is 0.
     #[error("userdata 0 means that no rule matches: give the rule another number")]
     UserData,
     /// A prefix is longer than an address.

@@ -29,7 +29,7 @@ const VLAN_PRESENT: u128 = 0x1000;
 /// The treatment of an action that uses a field that its packets may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbsentFields {
-    /// The request is refused.
+    /// A request with such an action is refused.
     Refused,
     /// The action has no effect on packets without the field.
     ///

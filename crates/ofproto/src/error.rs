@@ -17,7 +17,7 @@ use crate::wire::codec::version_names;
 pub enum ErrorNumber {
     /// `type` and `code` of `ofp_error_msg`.
     Standard {
-        /// The error type (`ofp_error_type`).
+        /// The number of the error type (`ofp_error_type`).
         kind: u16,
         /// The error code within its type.
         code: u16,
@@ -439,7 +439,7 @@ pub enum CloseReason {
     /// The system failed to read or write.
     #[error("the connection failed: {0}")]
     Transport(std::io::ErrorKind),
-    /// The TLS handshake failed.
+    /// The TLS handshake with the peer failed.
     #[error("the TLS handshake failed: {0}")]
     Handshake(String),
 }

@@ -255,7 +255,7 @@ pub enum OvsdbServerError {
     /// The thread of the server could not be started.
     #[error("the thread of the OVSDB server cannot be started: {0}")]
     Thread(#[source] io::Error),
-    /// The server has stopped.
+    /// The OVSDB server has stopped.
     #[error("the OVSDB server has stopped")]
     Stopped,
     /// The transaction was refused.

@@ -58,20 +58,20 @@ pub enum EntityError {
     /// The value has bits outside its mask or prefix.
     #[error("match field {0} has value bits outside its mask or prefix: clear them")]
     FieldBits(u32),
-    /// The range is empty.
+    /// The range of a match field is empty.
     #[error("the range of match field {0} is empty: low must not be above high")]
     FieldRange(u32),
-    /// A value is invalid.
+    /// A value of the entity is invalid.
     #[error("{what} {id}: {error}")]
     Value {
-        /// "match field" or "parameter".
+        /// The kind of the value: "match field" or "parameter".
         what: &'static str,
         /// The id of the field or parameter.
         id: u32,
         /// The reason why the value is invalid.
         error: ValueError,
     },
-    /// The priority is invalid.
+    /// The priority of the entry is invalid.
     #[error(
         "priority {0} is invalid: it must be positive in tables with ternary, range or optional \
          fields, and zero in others"
@@ -235,10 +235,10 @@ pub enum RpcError {
     /// The configuration is missing, or a commit of a saved configuration has one.
     #[error("a configuration is required to verify, and not allowed in a commit")]
     Config,
-    /// No configuration is saved.
+    /// No forwarding configuration is saved.
     #[error("no configuration is saved: verify and save one first")]
     NothingSaved,
-    /// The P4Info is invalid.
+    /// The P4Info of the request is invalid.
     #[error("invalid P4Info: {0}")]
     Info(#[from] SchemaError),
     /// The device cannot run the program.
@@ -349,7 +349,7 @@ const DETAILED_UPDATES_MAX: usize = 32;
 /// The result of one update, as reported in a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateCode {
-    /// The canonical gRPC code.
+    /// The gRPC code of the result.
     pub code: Code,
     /// The device limit that was exceeded, if reported.
     pub limit: Option<DeviceLimit>,

@@ -9,7 +9,7 @@ use prost::bytes::{Buf, Bytes};
 /// The reason why a binary string is not a value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// The string is empty.
+    /// The string of the value is empty.
     #[error("the value is empty: zero is encoded as one byte")]
     Empty,
     /// The value is too wide.

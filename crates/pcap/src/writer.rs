@@ -53,7 +53,7 @@ impl<W: Write> PcapWriter<W> {
         self.out.write_all(frame)
     }
 
-    /// Returns the writer beneath.
+    /// Returns the writer below the capture writer.
     #[must_use]
     pub fn into_inner(self) -> W {
         self.out

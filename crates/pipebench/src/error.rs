@@ -189,7 +189,7 @@ pub enum LiveError {
         /// Name of the device.
         device: String,
     },
-    /// The device is down.
+    /// The network device is down.
     #[error("{device} is down: bring it up with `ip link set {device} up`")]
     Down {
         /// Name of the device.
@@ -231,7 +231,7 @@ pub struct NameError {
     pub at: usize,
     /// The mistake at this offset.
     pub problem: NameProblem,
-    /// The nearest valid name.
+    /// The valid name that is most similar.
     pub nearest: Option<String>,
 }
 
@@ -239,7 +239,7 @@ pub struct NameError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameProblem {
-    /// A word is unknown.
+    /// A word of the name is unknown.
     #[error("there is no {what} `{word}`: the names are {}", known.join(", "))]
     Unknown {
         /// The kind of word: source, locality or key.
@@ -259,7 +259,7 @@ pub enum NameProblem {
         /// A description of the valid values.
         expected: &'static str,
     },
-    /// A key occurs twice.
+    /// A key of the name occurs twice.
     #[error("{key} is given twice: give it once")]
     Repeated {
         /// The key that occurs twice.

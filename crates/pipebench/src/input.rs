@@ -25,7 +25,7 @@ pub struct Input {
 /// Kind of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
-    /// A pipeline, as JSON.
+    /// The text is a pipeline, as JSON.
     Pipeline,
     /// Filters in the format of ClassBench.
     Filters,
@@ -68,10 +68,10 @@ pub enum InputError {
         path: String,
         /// Kind of the file.
         what: &'static str,
-        /// Advice on such files.
+        /// The advice for a file of this kind.
         instead: &'static str,
     },
-    /// The file is empty.
+    /// The file has no content.
     #[error("{path} has only blanks and comments: name a file with content")]
     Empty {
         /// Name of the file.

@@ -17,7 +17,7 @@ pub struct UnknownName {
     pub what: &'static str,
     /// The name that is not known.
     pub name: String,
-    /// The nearest known name.
+    /// The known name that is most similar.
     pub nearest: Option<String>,
     /// All names that are known.
     pub known: String,

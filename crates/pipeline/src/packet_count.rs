@@ -19,7 +19,7 @@ pub(crate) struct PacketCount {
 }
 
 impl PacketCount {
-    /// Adds packets and bytes.
+    /// Adds hits, in packets and bytes.
     pub(crate) fn credit(&self, packets: u64, bytes: u64) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -20,7 +20,7 @@ pub enum EventError {
     /// The descriptor is not an eventfd.
     #[error("the descriptor for notifications is {0}, not an eventfd")]
     NotAnEventFd(String),
-    /// A system call failed.
+    /// A system call for the descriptor failed.
     #[error("the descriptor for notifications is not usable: {0}")]
     System(#[from] io::Error),
 }

@@ -35,7 +35,7 @@ pub enum ListenError {
     /// Another program listens at the address.
     #[error("another program listens at this address: choose another address")]
     InUse,
-    /// A system call failed.
+    /// A system call for the socket failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }

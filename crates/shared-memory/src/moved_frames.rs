@@ -29,7 +29,7 @@ impl SentFrames {
 /// Reason why no further frames were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendEnd {
-    /// All frames were sent.
+    /// All frames of the batch were sent.
     All,
     /// The ring has no space for the next frame, or no peer is connected.
     Full,

@@ -41,7 +41,7 @@ impl WakeSet {
         let _ = self.epoll.delete(descriptor);
     }
 
-    /// Sets the wake event.
+    /// Sets the event that wakes the thread.
     pub fn wake(&self) {
         // Writing fails only if the event is already set.
         let _ = self.wake.write(1);

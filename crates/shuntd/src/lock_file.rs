@@ -27,7 +27,7 @@ pub(crate) enum LockError {
     /// Another process holds the lock; the variant has its process id.
     #[error("the lock is held by process {0}")]
     Taken(String),
-    /// A system call failed.
+    /// A system call for the file failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }

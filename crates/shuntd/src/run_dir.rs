@@ -54,7 +54,7 @@ pub(crate) enum ClaimError {
         /// The reason, and the way to correct it.
         problem: String,
     },
-    /// A system call failed.
+    /// A system call for the directory failed.
     #[error("cannot {doing}")]
     System {
         /// The operation that failed.

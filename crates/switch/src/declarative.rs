@@ -99,7 +99,7 @@ impl DeclarativeChanges<'_> {
 /// The parts of two rules that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RulePart {
-    /// Table, match and priority.
+    /// The table, the match and the priority.
     Place,
     /// Table, match, priority, cookie and instructions.
     Everything,

@@ -340,7 +340,7 @@ pub enum SwitchError {
         /// Newest format that this version can read.
         known: u32,
     },
-    /// A system call failed.
+    /// A system call of the switch failed.
     #[error("cannot {doing}: {source}")]
     System {
         /// The operation that failed.

@@ -18,7 +18,7 @@ use crate::{
 pub struct SavedMac {
     /// VLAN of the frames; 0: untagged frames.
     pub vlan: u16,
-    /// The learned MAC address.
+    /// The MAC address of the entry.
     pub mac: [u8; 6],
     /// Number of the port of the address.
     pub port: u32,

@@ -215,7 +215,7 @@ impl Case {
 }
 
 impl LearnedRule {
-    /// Converts a dumped rule.
+    /// Converts a rule of a dump.
     pub(crate) fn of(rule: DumpedRule) -> Self {
         let (table, text) = rule.text.split_once(' ').unwrap_or_default();
         let table = table.strip_prefix("table=").and_then(|table| table.parse().ok());

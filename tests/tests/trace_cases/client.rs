@@ -37,7 +37,7 @@ pub(crate) struct Client {
 pub(crate) struct DumpedRule {
     pub(crate) cookie: String,
     pub(crate) counts: [u64; 2],
-    /// Table, match and actions.
+    /// The table, match and actions of the rule.
     pub(crate) text: String,
 }
 

@@ -16,7 +16,7 @@ pub struct CacheConfig {
     pub entries_max: usize,
     /// The exact-match cache, which is looked up before the wildcard cache.
     pub exact: ExactConfig,
-    /// Selects the wildcard cache.
+    /// The kind of the wildcard cache, with its settings.
     pub wildcard: Wildcard,
     /// Selects the thread that trains learned indexes.
     pub training: Training,

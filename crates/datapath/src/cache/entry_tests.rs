@@ -60,7 +60,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 /// The store, and a model of all entries, live and dead, by install number.
 struct Model {
-    /// The store under test.
+    /// The entry store that the test checks.
     entries: Entries,
     /// The live entry of each install number.
     live: BTreeMap<u64, EntryRef>,

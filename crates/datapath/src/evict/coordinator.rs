@@ -433,7 +433,7 @@ impl EvictionCoordinator {
         answers.min().map_or(self.version, |least| least.min(self.version))
     }
 
-    /// Returns the engine's version.
+    /// Returns the version that the engine has reached.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version

@@ -38,7 +38,7 @@ use crate::{
 
 /// A coordinator, run by the eviction thread and sometimes by a sender of changes.
 pub struct CoordinatorHandle {
-    /// Wakes the eviction thread.
+    /// Wakes the eviction thread when a change arrives.
     waker: Arc<Waker>,
     /// The coordinator, under its lock.
     state: Mutex<HandleState>,

@@ -15,7 +15,7 @@ pub struct Link {
     // iteration, and readers of the acknowledged version must not take this line away.
     /// The mailbox of invalidations for the packet thread.
     mailbox: CachePadded<Mailbox>,
-    /// Wakes the packet thread.
+    /// Wakes the packet thread when a message arrives.
     waker: CachePadded<Waker>,
     /// The last version that the packet thread acknowledged.
     acked: CachePadded<AtomicU64>,

@@ -72,7 +72,7 @@ impl ForecastQueue {
         queue.push_back(waiting);
     }
 
-    /// Takes the next forecast.
+    /// Takes the forecast that is translated next.
     pub(crate) fn pop(&mut self) -> Option<WaitingForecast> {
         self.was_predicted = !self.was_predicted;
         if self.was_predicted {
@@ -101,7 +101,7 @@ impl BoundedQueue {
         self.next += 1;
     }
 
-    /// Removes the oldest forecast.
+    /// Removes the forecast that waited longest.
     fn pop_front(&mut self) -> Option<WaitingForecast> {
         let (position, first) = self.by_position.pop_first()?;
         self.by_confidence.remove(&(first.forecast.confidence, position));

@@ -85,7 +85,7 @@ pub struct OffloadAgent<T> {
     pub(super) now: Time,
     /// The mailbox of the agent, and its acknowledged version.
     pub(super) link: Arc<Link>,
-    /// Wakes the eviction thread.
+    /// Wakes the eviction thread after a report.
     pub(super) coordinator: Arc<Waker>,
     /// The commands of the control plane.
     commands: mpsc::Receiver<OffloadCommand>,

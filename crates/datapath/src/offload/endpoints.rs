@@ -105,7 +105,7 @@ pub struct OffloadEndpoint {
     pub(super) commands: mpsc::Receiver<OffloadCommand>,
     /// The link with the eviction coordinator.
     pub(super) link: Arc<Link>,
-    /// Wakes the eviction thread.
+    /// Wakes the eviction thread after a report.
     pub(super) coordinator: Arc<Waker>,
     /// The status that the agent publishes.
     pub(super) shared: Arc<SharedStatus>,

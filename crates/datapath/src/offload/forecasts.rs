@@ -49,7 +49,7 @@ enum EntriesState {
     /// All entries were hit; the last of these hits was found at this time.
     Hit(Time),
     Unused,
-    /// An entry was removed.
+    /// An entry of the forecast was removed.
     Gone,
 }
 

@@ -134,7 +134,7 @@ impl Ledger {
         }
     }
 
-    /// Adds an intended entry.
+    /// Adds an entry that the device should have.
     pub(super) fn add(&mut self, new: NewEntry) {
         let index = LtmIndex(self.next_index);
         self.next_index += 1;

@@ -279,7 +279,7 @@ pub enum Unsendable {
     /// The packet, or one segment of it, is longer than the port's limit.
     #[error("a frame of {length} bytes is too long for the port, which sends at most {max} bytes")]
     MtuExceeded {
-        /// Length on the wire.
+        /// Length of the packet on the wire, in bytes.
         length: usize,
         /// The maximum frame length of the port (`frame_max`).
         max: usize,

@@ -15,7 +15,7 @@ pub enum PortError {
     System {
         /// The attempted action, beginning with a verb.
         doing: &'static str,
-        /// The device or file.
+        /// The device or file of the request.
         name: String,
         /// The error of the system.
         #[source]
@@ -168,7 +168,7 @@ pub enum PortError {
     NoBusyPoll {
         /// Name of the device.
         name: String,
-        /// The missing socket option.
+        /// The socket option that the kernel lacks.
         option: &'static str,
     },
     /// The system does not allow the daemon to lock the memory for frames of the port.
@@ -188,7 +188,7 @@ pub enum PortError {
     OpenFiles {
         /// The attempted action, beginning with a verb.
         doing: &'static str,
-        /// The device or file.
+        /// The device or file of the request.
         name: String,
     },
     /// The device was removed while the port was open.

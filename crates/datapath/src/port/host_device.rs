@@ -57,7 +57,7 @@ pub struct LinkMode {
 /// The driver of a network device, as it describes itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverInfo {
-    /// Name, such as `veth`.
+    /// Name of the driver, such as `veth`.
     pub name: String,
     /// Version of the driver.
     pub version: String,

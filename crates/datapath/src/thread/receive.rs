@@ -88,7 +88,7 @@ pub(super) struct RxPorts {
 /// The next step for a packet of a burst after the cache lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// Send the packet unchanged.
+    /// Send the packet unchanged to a port.
     Forward(TxPortIndex),
     /// Execute the actions of the entries that the packet hit.
     Execute,

@@ -14,7 +14,7 @@ use crate::sample::{PacketSampler, SampleUse, SampledEgress, SampledOutcome};
 /// The cache lookup of a burst before it is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BurstLookup {
-    /// The caches were searched.
+    /// The caches were searched for the burst.
     Done,
     /// No lookup: the caches are bypassed, and the tables will decide each packet.
     None,

@@ -47,7 +47,7 @@ enum Event {
     Wait(u64),
     /// The device restarts without a notification.
     Restart,
-    /// Old versions are reclaimed.
+    /// Old versions of the tables are reclaimed.
     Reclaim,
 }
 

@@ -41,10 +41,10 @@ pub struct ObservationPoint {
 /// The direction in which packets pass an observation point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowDirection {
-    /// The packets are received.
+    /// The packets arrive at the observation point.
     #[default]
     Ingress,
-    /// The packets are sent.
+    /// The packets leave by the observation point.
     Egress,
 }
 
@@ -68,7 +68,7 @@ pub enum IpfixNetwork {
         source: Ipv6Addr,
         /// Destination address of the packets.
         destination: Ipv6Addr,
-        /// Flow label (20 bits).
+        /// Flow label of the IPv6 header (20 bits).
         flow_label: u32,
         /// Traffic class of the packets.
         tos: u8,
@@ -82,7 +82,7 @@ pub enum IpfixNetwork {
 pub enum FlowTransport {
     /// The packet has no transport header, or an unknown one.
     Other,
-    /// TCP, UDP or SCTP.
+    /// The flow has ports: TCP, UDP or SCTP.
     Ports {
         /// Source port of the packets.
         source: u16,
@@ -135,7 +135,7 @@ pub struct IpfixFlow {
 pub enum FlowEndReason {
     /// The flow has lasted for the active timeout.
     ActiveTimeout,
-    /// The exporter is ending.
+    /// The exporter of the flow is ending.
     ForcedEnd,
     /// The cache has no space for another flow.
     LackOfResources,

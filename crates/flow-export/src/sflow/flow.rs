@@ -44,7 +44,7 @@ pub enum SampledInterface {
     Internal,
     /// One interface, identified by its `ifIndex`.
     Index(u32),
-    /// The packet is discarded.
+    /// The sampled packet is discarded.
     Discarded(DiscardReason),
     /// Several interfaces, given as their number; 0:
     /// several interfaces of unknown number.

@@ -19,7 +19,7 @@ pub struct DecodedNetflowHeader {
     pub uptime_ms: u32,
     /// Time of the datagram in seconds since 1970.
     pub seconds: u32,
-    /// Nanoseconds within the second.
+    /// Nanoseconds within the second of the datagram.
     pub nanoseconds: u32,
     /// Number of records in earlier datagrams.
     pub sequence: u32,

@@ -8,7 +8,7 @@ use crate::{
 /// Number of VLAN tags of a frame that are in its key; further tags are payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VlanLimit {
-    /// The outermost VLAN tag.
+    /// Only the outermost VLAN tag is in the key.
     #[default]
     One,
     /// The outermost two VLAN tags.

@@ -33,7 +33,7 @@ impl Parser<'_> {
         Some(ether_type)
     }
 
-    /// Parses the VLAN tags.
+    /// Parses the VLAN tags of the frame.
     fn tags(&mut self, vlan_limit: VlanLimit) {
         let Some(outer) = self.tag() else { return };
         let inner = if vlan_limit == VlanLimit::Two { self.tag() } else { None };

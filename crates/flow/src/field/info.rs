@@ -119,7 +119,7 @@ pub enum Format {
 pub enum Maskable {
     /// A match may have any mask on the field.
     Maskable,
-    /// All bits or none.
+    /// A match has all bits of the field or none.
     Exact,
 }
 

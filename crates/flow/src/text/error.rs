@@ -16,7 +16,7 @@ pub enum MatchError {
         .nearest.map_or_else(String::new, |nearest| format!(": is it `{nearest}`?"))
     )]
     UnknownField {
-        /// The name as written.
+        /// The field name as the user wrote it.
         name: String,
         /// The most similar known name, if any is similar.
         nearest: Option<&'static str>,
@@ -35,7 +35,7 @@ pub enum MatchError {
     BadValue {
         /// Name of the field.
         name: &'static str,
-        /// The value as written.
+        /// The value as the user wrote it.
         text: String,
         /// The format of values of the field.
         expected: &'static str,
@@ -45,7 +45,7 @@ pub enum MatchError {
     OutOfRange {
         /// Name of the field.
         name: &'static str,
-        /// The value as written.
+        /// The value as the user wrote it.
         text: String,
         /// The width of the field in bits.
         bits: u128,
@@ -58,7 +58,7 @@ pub enum MatchError {
     UnknownFlag {
         /// Name of the field.
         name: &'static str,
-        /// The flag as written.
+        /// The flag as the user wrote it.
         flag: String,
         /// The flags of the field.
         known: String,
@@ -82,7 +82,7 @@ pub enum MatchError {
     /// A field without its prerequisite.
     #[error("`{name}` needs {needs}: write {example}")]
     Unmet {
-        /// The item as written.
+        /// The item as the user wrote it.
         name: String,
         /// The prerequisite, in words.
         needs: String,

@@ -94,7 +94,7 @@ struct MatchWriter<'a> {
     mask: FlowMask,
     /// The names of the ports.
     ports: &'a dyn PortNames,
-    /// The text so far.
+    /// The text that was written so far.
     text: String,
 }
 

@@ -7,7 +7,7 @@ use crate::forecast::{Confidence, Forecast};
 /// A bounded queue of forecasts. A full queue drops the oldest forecast.
 #[derive(Debug)]
 pub(crate) struct DueForecasts {
-    /// The forecasts, oldest first.
+    /// The forecasts that are due, oldest first.
     queue: VecDeque<Forecast>,
     /// Maximum number of forecasts.
     capacity: usize,

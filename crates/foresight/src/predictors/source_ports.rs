@@ -33,7 +33,7 @@ struct ClientService {
 /// The last source port of a client, and the step to its next one.
 #[derive(Clone, Copy, Debug)]
 struct PortSequence {
-    /// The last source port.
+    /// The last source port that the client used.
     last: u128,
     /// The difference to the source port before.
     step: u128,

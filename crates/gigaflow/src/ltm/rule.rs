@@ -59,7 +59,7 @@ pub struct LtmRule {
 pub enum Next {
     /// The packet continues in a later stage with this tag.
     Tag(Tag),
-    /// The traversal ends here.
+    /// The traversal of the packet ends here.
     End,
 }
 

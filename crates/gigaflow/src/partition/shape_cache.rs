@@ -71,7 +71,7 @@ struct CachedPartition {
     conditions: Conditions,
     /// The candidates that some stage held.
     held: Vec<HeldCandidate>,
-    /// The partition.
+    /// The partition that the program chose.
     placements: Vec<Placement>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct VisitGroup {
     column_mask: SparseMask,
     /// The rows by their positions; `None` for a free position.
     rows: Vec<Option<GroupRow>>,
-    /// The free positions.
+    /// The positions that hold nothing.
     free: Vec<u32>,
     /// The half words of the rows in which rules are compared.
     columns: Columns,

@@ -15,7 +15,7 @@ impl<'a> Octets<'a> {
         Self { unread: frame, length: frame.len() }
     }
 
-    /// Returns the next octets.
+    /// Returns the next octets of the frame.
     pub(crate) fn take<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], PduError> {
         let short = PduError::Short { length: self.length };
         let (first, rest) = self.unread.split_first_chunk().ok_or(short)?;
@@ -23,7 +23,7 @@ impl<'a> Octets<'a> {
         Ok(*first)
     }
 
-    /// Returns the next octet.
+    /// Returns the next octet of the frame.
     pub(crate) fn take_u8(&mut self) -> Result<u8, PduError> {
         self.take::<1>().map(|[octet]| octet)
     }

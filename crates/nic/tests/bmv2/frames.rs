@@ -86,7 +86,7 @@ fn fragments() -> impl Strategy<Value = u16> {
 /// The kinds of damage to a frame.
 #[derive(Clone, Debug)]
 enum Damage {
-    /// The frame is truncated.
+    /// The end of the frame is missing.
     Cut(sample::Index),
     /// The frame has additional bytes at its end.
     Longer(u8),

@@ -18,7 +18,7 @@ pub(crate) struct IndexedSet<I> {
     lane: usize,
     /// The last value of the lane of the iSet.
     max: u32,
-    /// The index over `starts`.
+    /// The index over the starts of the buckets.
     index: I,
     /// The first value of each bucket; that of the first bucket is 0.
     starts: Vec<u32>,

@@ -13,7 +13,7 @@ use crate::{
 /// The kind of an index over starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartIndexKind {
-    /// A search tree: [`StaticTree`].
+    /// A search tree over the starts: [`StaticTree`].
     #[default]
     Tree,
     /// Linear segments over the starts: [`LinearSegments`].

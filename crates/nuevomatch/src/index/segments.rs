@@ -108,7 +108,7 @@ fn fit(starts: &[u32], error_wanted: u32) -> (Vec<u32>, Vec<LinearFunction>) {
 /// The range of slopes for which all predictions of a segment are close enough.
 #[derive(Clone, Copy, Debug)]
 struct SlopeRange {
-    /// The least slope.
+    /// The least slope that is close enough.
     low: f64,
     /// The greatest slope; infinite without a bound.
     high: f64,

@@ -48,9 +48,9 @@ pub(crate) struct LinearFunction {
 /// An interval of keys, including both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyInterval {
-    /// The first key.
+    /// The first key of the interval.
     pub(crate) first: u32,
-    /// The last key.
+    /// The last key of the interval.
     pub(crate) last: u32,
 }
 

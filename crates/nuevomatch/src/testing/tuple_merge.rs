@@ -103,7 +103,7 @@ impl<const N: usize> TupleMerge<N> {
 }
 
 impl<const N: usize> MergedTable<N> {
-    /// Returns the masked key.
+    /// Returns the key under the mask of the table.
     #[inline]
     fn masked(&self, key: &[u32; N]) -> [u32; N] {
         std::array::from_fn(|lane| key[lane] & self.tuple[lane])

@@ -20,7 +20,7 @@ pub(super) struct Probe {
 pub(super) enum ProbeAction {
     /// The connection needs no probe yet.
     Wait,
-    /// Send an echo request.
+    /// Send an echo request to the peer.
     SendEcho,
     /// The peer did not reply to the echo request.
     Disconnect,

@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Each kind has its own limit, so a flood of one kind does not suppress another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WarningKind {
-    /// A request was refused.
+    /// A request of the peer was refused.
     Refused,
     /// The peer sent an error.
     PeerError,

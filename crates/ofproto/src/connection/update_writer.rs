@@ -49,7 +49,7 @@ pub(super) enum UpdateStep {
     Message(Vec<u8>),
     /// The caller must allow more comparisons of rules and monitors.
     Interrupted,
-    /// All messages are written.
+    /// All messages of the updates are written.
     Complete,
 }
 

@@ -14,7 +14,7 @@ pub enum RoleName {
 }
 
 impl RoleName {
-    /// Returns the display name.
+    /// Returns the role as `shuntctl show` prints it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

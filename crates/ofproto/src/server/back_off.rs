@@ -15,7 +15,7 @@ pub(super) struct BackOff {
 impl BackOff {
     /// The delay after the first failed attempt.
     const MIN: Duration = Duration::from_secs(1);
-    /// The longest delay (`max_backoff`).
+    /// The longest delay between two attempts (`max_backoff`).
     const MAX: Duration = Duration::from_secs(8);
 
     /// Returns a back-off before the first attempt.

@@ -121,7 +121,7 @@ impl PeerActivity {
         Self(Mutex::new(ActivityRecord { phase: PeerPhase::AwaitsHello, last: now }))
     }
 
-    /// Records the current phase.
+    /// Records that the peer has entered a phase.
     pub(super) fn set_phase(&self, phase: PeerPhase, now: Time) {
         let mut record = self.lock();
         if record.phase != phase && phase > PeerPhase::Silent {

@@ -10,7 +10,7 @@ pub enum ReconnectState {
     /// The TCP connection or the version negotiation is in progress.
     #[default]
     Connecting,
-    /// The connection is established.
+    /// The connection to the controller is established.
     Connected,
     /// The controller is not connected; the next attempt is scheduled.
     Waiting {

@@ -27,7 +27,7 @@ pub(crate) struct PartHeader {
 pub(crate) struct PartWriter {
     /// The version and the form of the messages.
     codec: Codec,
-    /// A message without entries.
+    /// A message of the reply without entries.
     empty: Vec<u8>,
     /// The message that is being filled.
     part: Vec<u8>,

@@ -22,7 +22,7 @@ impl<'a> ByteReader<'a> {
         Self(bytes)
     }
 
-    /// Returns the unread bytes.
+    /// Returns the bytes that were not read yet.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.0
     }

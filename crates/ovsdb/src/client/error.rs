@@ -13,7 +13,7 @@ pub enum OvsdbClientError {
     /// The server does not accept a connection.
     #[error("the database server cannot be reached: {0}")]
     Connect(#[source] io::Error),
-    /// The connection has failed.
+    /// The connection to the server has failed.
     #[error("the connection to the database server has failed: {0}")]
     Io(#[source] io::Error),
     /// The server has closed the connection.

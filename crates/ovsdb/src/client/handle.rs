@@ -87,7 +87,7 @@ pub enum ClientTransactionError {
     /// The server, or the schema, refused the transaction.
     #[error("{0}")]
     Refused(String),
-    /// The client has stopped.
+    /// The client of the database has stopped.
     #[error("the connection to the database was ended by the daemon")]
     Stopped,
 }

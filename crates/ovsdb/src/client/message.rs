@@ -23,7 +23,7 @@ pub enum ServerMessage {
         /// The parameters of the method.
         params: Vec<Value>,
     },
-    /// A message without reply.
+    /// A message that needs no reply.
     Notification {
         /// The name of the method.
         method: String,

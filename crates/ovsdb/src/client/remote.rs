@@ -12,9 +12,9 @@ use thiserror::Error;
 /// The address of a server that a client connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OvsdbRemote {
-    /// A Unix socket: `unix:FILE`.
+    /// The address of a Unix socket: `unix:FILE`.
     Unix(PathBuf),
-    /// A TCP port: `tcp:IP[:PORT]`.
+    /// The address of a TCP port: `tcp:IP[:PORT]`.
     Tcp(SocketAddr),
     /// A TCP port with TLS: `ssl:IP[:PORT]`.
     Tls(SocketAddr),

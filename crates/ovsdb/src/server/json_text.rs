@@ -53,7 +53,7 @@ impl<'a> JsonText<'a> {
         Some(text)
     }
 
-    /// Reads a certain string.
+    /// Reads a string that must be `word`.
     pub(super) fn word(&mut self, word: &str) -> Option<()> {
         (self.string()? == word).then_some(())
     }

@@ -20,18 +20,18 @@ use crate::{
 /// Work for the thread of the server.
 #[derive(Debug)]
 pub(super) enum ServerEvent {
-    /// A client has connected.
+    /// A client has connected to the server.
     Connected(ClientId, ClientOrigin, Outbox, oneshot::Sender<()>),
     /// A client has sent a message. The permit is released when the message is handled.
     Received(ClientId, ClientMessage, OwnedSemaphorePermit),
     /// A new client needs the permit of an idle client.
     /// The reply tells whether an idle client was disconnected.
     MakeRoom(ClientOrigin, oneshot::Sender<bool>),
-    /// A client has disconnected.
+    /// A client has disconnected from the server.
     Disconnected(ClientId),
-    /// The owner changes rows.
+    /// The owner of the server changes rows.
     Transact(RowTransaction, oneshot::Sender<Result<(), TransactionError>>),
-    /// The owner reads rows.
+    /// The owner of the server reads rows.
     Snapshot(oneshot::Sender<Result<DatabaseSnapshot, OvsdbServerError>>),
     /// The owner subscribes to the changes of clients.
     Subscribe(Arc<PendingChanges>),

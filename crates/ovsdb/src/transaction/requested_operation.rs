@@ -36,7 +36,7 @@ pub struct RowCheck {
 pub(crate) enum ExpectedReferences {
     /// One row, as `["uuid", UUID]`.
     One(RowUuid),
-    /// `["set", [["uuid", UUID], ..]]`
+    /// Several rows, as `["set", [["uuid", UUID], ..]]`.
     Set(Vec<RowUuid>),
 }
 

@@ -117,7 +117,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects and becomes primary.
+    /// Connects to the device, and becomes primary.
     pub(super) async fn open(
         settings: &Arc<ClientSettings>,
         election: ElectionId,
@@ -306,7 +306,7 @@ impl Requests {
         }
     }
 
-    /// Sets the first tag.
+    /// Sets the first tag of packets at the device.
     async fn set_start_tag(&mut self) -> Result<(), SessionError> {
         let value = value::encode(self.settings.start_tag.into()).into();
         let params = vec![action::Param { param_id: 1, value }];

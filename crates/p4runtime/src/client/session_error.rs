@@ -28,7 +28,7 @@ pub enum SessionError {
         /// The changes that help.
         advice: &'static str,
     },
-    /// A request timed out.
+    /// The device did not answer a request in time.
     #[error("the device did not respond within the request timeout")]
     Silent,
     /// The device ended the stream.

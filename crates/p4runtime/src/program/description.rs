@@ -236,7 +236,7 @@ pub struct ActionSpec {
 }
 
 impl ActionSpec {
-    /// Returns the written fields.
+    /// Returns the fields that the action writes.
     pub fn writes(&self) -> impl Iterator<Item = &'static KeyField> {
         self.writes.iter().filter_map(|index| KEY.get(*index))
     }

@@ -21,9 +21,9 @@ pub(super) struct MatchTable<'a> {
     pub(super) default_data: Vec<String>,
     pub(super) is_default_const: bool,
     pub(super) size: u32,
-    /// Successor after a hit.
+    /// The next table after a hit.
     pub(super) on_hit: &'a str,
-    /// Successor after a miss.
+    /// The next table after a miss.
     pub(super) on_miss: &'a str,
 }
 

@@ -124,7 +124,7 @@ impl StoredEntry {
         }
     }
 
-    /// Returns the decoded entry.
+    /// Returns the table entry in decoded form.
     pub(super) fn entry(&self) -> TableEntry {
         decode_entry(&self.encoded)
     }

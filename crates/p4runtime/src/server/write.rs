@@ -18,7 +18,7 @@ use crate::{
 /// The relation between the updates of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchMode {
-    /// Each update is independent.
+    /// Each update of the batch is independent.
     Each,
     /// All updates succeed or none.
     All,

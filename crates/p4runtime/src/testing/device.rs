@@ -25,7 +25,7 @@ pub struct DeviceMemory {
     pub defaults: BTreeMap<u32, Option<Action>>,
     /// Packets that were sent.
     pub sent: Vec<PacketOut>,
-    /// Signals a sent packet.
+    /// Notifies the test of a sent packet.
     pub news: Arc<Notify>,
     /// Number of further entries that the device accepts; `None` means unlimited.
     pub capacity_left: Option<usize>,

@@ -48,7 +48,7 @@ pub enum ParameterError {
     Section {
         /// Position of the name.
         place: TextError,
-        /// The nearest known name.
+        /// The known name that is most similar.
         nearest: Option<&'static str>,
     },
     /// A required section is missing.

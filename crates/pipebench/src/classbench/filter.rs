@@ -31,7 +31,7 @@ impl AddressPrefix {
     /// The longest prefix: a single address.
     pub const LENGTH_MAX: u8 = 32;
 
-    /// Returns the lowest address.
+    /// Returns the lowest address of the prefix.
     #[must_use]
     pub const fn address(self) -> u32 {
         self.address
@@ -49,7 +49,7 @@ impl AddressPrefix {
         prefix_mask(self.length)
     }
 
-    /// Returns the highest address.
+    /// Returns the highest address of the prefix.
     #[must_use]
     pub fn last(self) -> u32 {
         self.address | !self.mask()

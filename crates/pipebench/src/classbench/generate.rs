@@ -107,7 +107,7 @@ pub fn generate(
 const PROGRESS_STEP: u32 = 10_000;
 
 impl FilterDraft {
-    /// Returns the complete filter.
+    /// Returns the filter when it is complete.
     fn filter(&self) -> Filter {
         let [source_ports, destination_ports] = self.ports;
         Filter {

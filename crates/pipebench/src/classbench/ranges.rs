@@ -32,13 +32,13 @@ impl PortRange {
         Self { low: port, high: port }
     }
 
-    /// Returns the lowest port.
+    /// Returns the lowest port of the range.
     #[must_use]
     pub const fn low(self) -> u16 {
         self.low
     }
 
-    /// Returns the highest port.
+    /// Returns the highest port of the range.
     #[must_use]
     pub const fn high(self) -> u16 {
         self.high

@@ -56,7 +56,7 @@ impl<'a> Scan<'a> {
         word
     }
 
-    /// Parses the next word.
+    /// Parses the next word of the line.
     pub(crate) fn value<T>(
         &mut self,
         expected: &'static str,

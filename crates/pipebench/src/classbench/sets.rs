@@ -111,7 +111,7 @@ struct Profile {
     ///
     /// The probability changes from the first bit to the last correlated bit.
     correlation: LinearTrend,
-    /// The last correlated bit.
+    /// The last bit in which addresses are correlated.
     correlated: usize,
 }
 

@@ -23,7 +23,7 @@ pub struct PacketTrace {
 /// Time, flow and length of one packet of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracePacket {
-    /// Time since the start.
+    /// Time of the packet since the start of the trace.
     pub time_ns: u64,
     /// The index of its flow.
     pub flow: u32,

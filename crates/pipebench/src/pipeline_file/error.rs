@@ -150,7 +150,7 @@ pub enum PipelineFault {
         /// The tables of the loop, with the first table again at the end.
         tables: Vec<u8>,
     },
-    /// A table is unreachable.
+    /// A table cannot be reached from the first one.
     #[error(
         "there is no path from table {start} to table {table} ({name}): add an edge to it, or \
          remove it"

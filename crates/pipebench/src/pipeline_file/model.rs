@@ -152,7 +152,7 @@ pub enum Terminal {
     InPort,
     /// The packets go to the controller.
     Controller,
-    /// The packets are dropped.
+    /// The packets of the traversal are dropped.
     Drop,
 }
 
@@ -251,7 +251,7 @@ impl TraversalStep {
 }
 
 impl PipelineTraversal {
-    /// Returns the visited tables.
+    /// Returns the tables that the traversal visits.
     pub fn path(&self) -> impl Iterator<Item = u8> {
         self.steps.iter().map(|step| step.table)
     }

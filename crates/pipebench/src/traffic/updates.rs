@@ -124,9 +124,9 @@ pub struct ScheduledBatch {
 /// The operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateOperation {
-    /// The rules are added.
+    /// The rules of the batch are added.
     Add,
-    /// The rules are deleted.
+    /// The rules of the batch are deleted.
     Delete,
 }
 

@@ -99,7 +99,7 @@ impl Workload {
         &self.rules
     }
 
-    /// Returns the initial rules.
+    /// Returns the rules before the first update.
     pub fn base_rules(&self) -> impl Iterator<Item = &RuleLine> {
         let mut changing = self.updates.changing.iter().copied().peekable();
         self.rules

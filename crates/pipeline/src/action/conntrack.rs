@@ -89,7 +89,7 @@ pub struct SampleAction {
 /// The direction of a packet that is sampled by `sample`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleDirection {
-    /// The packet was received.
+    /// The packet was received, and not sent.
     Ingress,
     /// The packet is to be sent.
     Egress,

@@ -17,9 +17,9 @@ pub enum HashFields {
     SymmetricL3L4,
     /// `symmetric_l3l4+udp`: addresses, and ports of TCP, SCTP and UDP.
     SymmetricL3L4Udp,
-    /// `nw_src`: the source address.
+    /// The hash of `nw_src`, the source address.
     NwSrc,
-    /// `nw_dst`: the destination address.
+    /// The hash of `nw_dst`, the destination address.
     NwDst,
     /// The hash `symmetric_l3` of the addresses.
     SymmetricL3,
@@ -75,8 +75,8 @@ pub struct BundleAction {
 /// The two algorithms of `bundle` choose among the ports with their link up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BundleAlgorithm {
-    /// `active_backup`: the first port.
+    /// The algorithm `active_backup`: the first live port.
     ActiveBackup,
-    /// `hrw`: highest random weight.
+    /// The algorithm `hrw`: the highest random weight.
     HighestRandomWeight,
 }

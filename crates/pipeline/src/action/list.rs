@@ -77,12 +77,12 @@ pub enum Action {
     },
     /// The action `pop_vlan`, `strip_vlan` (`OFPAT_POP_VLAN`).
     PopVlan,
-    /// `dec_ttl` (`OFPAT_DEC_NW_TTL`, `NXAST_DEC_TTL`, `NXAST_DEC_TTL_CNT_IDS`).
+    /// The action `dec_ttl` (`OFPAT_DEC_NW_TTL`, `NXAST_DEC_TTL`).
     DecTtl {
         /// Controllers to notify of an expired TTL; only 0 unless the rule names others.
         controllers: Box<[u16]>,
     },
-    /// `resubmit(PORT,TABLE[,ct])` (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
+    /// The action `resubmit` (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
     Resubmit {
         /// `in_port` to look up with; `None`: the `in_port` of the packet.
         port: Option<PortNo>,
@@ -100,7 +100,7 @@ pub enum Action {
     },
     /// `clone(..)`: run actions, then restore the packet (`NXAST_CLONE`).
     Clone(Box<[Self]>),
-    /// `note:HEX`: does nothing (`NXAST_NOTE`).
+    /// The action `note:HEX`, which has no effect (`NXAST_NOTE`).
     Note(Box<[u8]>),
     /// `exit`: ends the translation (`NXAST_EXIT`).
     Exit,

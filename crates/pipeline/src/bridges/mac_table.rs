@@ -51,7 +51,7 @@ pub struct MacEntry {
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,
-    /// The learned MAC address.
+    /// The MAC address that was learned.
     pub mac: [u8; 6],
     /// The port on which frames of the address arrive.
     pub port: PortNo,
@@ -110,7 +110,7 @@ pub struct MacObservation {
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,
-    /// The learned MAC address.
+    /// The MAC address that was observed.
     pub mac: [u8; 6],
     /// The port on which the frame arrived.
     pub port: PortNo,

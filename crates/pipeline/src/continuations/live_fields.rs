@@ -136,7 +136,7 @@ impl LiveFields {
         self.tables.extend(table);
     }
 
-    /// Adds all hidden state.
+    /// Adds all hidden state to the set.
     pub(crate) fn add_everything(&mut self) {
         self.bits.words_mut()[..HEADER_START].fill(u64::MAX);
     }

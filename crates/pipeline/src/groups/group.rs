@@ -54,7 +54,7 @@ pub enum GroupKind {
     All,
     /// One bucket runs, chosen by a hash of the packet.
     Select,
-    /// The only bucket runs.
+    /// The only bucket of the group runs.
     Indirect,
     /// The first bucket that is live runs.
     FastFailover,

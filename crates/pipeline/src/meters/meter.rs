@@ -133,9 +133,9 @@ pub struct Meter {
 /// The verdict of a meter on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterVerdict {
-    /// The packet passes unchanged.
+    /// The meter passes the packet unchanged.
     Pass,
-    /// The packet is dropped.
+    /// The meter drops the packet.
     Drop,
     /// The packet passes, with its drop precedence raised by this number of levels.
     Remark(u8),

@@ -189,7 +189,7 @@ struct NumberedRequests<I> {
 enum ChangeProgress {
     /// Further requests, or changes of the last request, are left.
     Partial,
-    /// The change is complete.
+    /// The change of the tables is complete.
     Complete,
 }
 

@@ -125,7 +125,7 @@ fn complete_conjunctions(clauses: &[&Arc<Rule>]) -> Vec<ConjunctionMatch> {
 /// The matched clauses of one conjunction.
 #[derive(Default)]
 struct MatchedClauses {
-    /// The clauses, as bits.
+    /// The clauses that matched, one bit each.
     bits: u64,
     /// The rules that are clauses of the conjunction.
     /// A rule that is two clauses is listed twice.

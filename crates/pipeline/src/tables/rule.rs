@@ -127,7 +127,7 @@ pub struct Instructions {
     pub clear: bool,
     /// `write_actions`: merge into the action set.
     pub write: Box<[Action]>,
-    /// `write_metadata`: value and mask.
+    /// The instruction `write_metadata`: value and mask.
     pub metadata: Option<(u64, u64)>,
     /// `goto_table`: continue in this table.
     pub goto: Option<TableId>,

@@ -64,7 +64,7 @@ pub enum RuleTextProblem {
         text: String,
         /// The name of the expected number.
         of: &'static str,
-        /// The largest legal number.
+        /// The largest number that is legal.
         max: u128,
     },
     /// The cookie of a new rule has a mask.
@@ -119,7 +119,7 @@ pub enum RuleTextProblem {
         /// The instruction that is before `first` in the text.
         second: &'static str,
     },
-    /// An instruction occurs twice.
+    /// An instruction occurs twice in the rule.
     #[error("instruction `{0}` occurs twice, but a rule has at most one of each: remove one")]
     Duplicate(&'static str),
     /// An instruction is among the actions of a list that cannot hold it.
@@ -150,13 +150,13 @@ pub enum RuleTextProblem {
         "`{name}` is inside `ct`, which takes only `nat` and writes of ct_mark and ct_label: move it out"
     )]
     InsideCt {
-        /// The action or field.
+        /// The name of the action or field.
         name: String,
     },
     /// `ct` changes a connection, but has no `commit`.
     #[error("`{name}` changes a connection that `ct` does not commit: add `commit`")]
     CommitMissing {
-        /// The action or field.
+        /// The name of the action or field.
         name: String,
     },
     /// The text names several bits where one bit is required.

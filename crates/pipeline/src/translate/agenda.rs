@@ -80,7 +80,7 @@ pub(super) enum AgendaStep<'a> {
     /// Look up the packet in a table, and run the matched rule.
     /// `port` replaces the ingress port.
     LookUp { table: TableId, port: Option<PortNo> },
-    /// Close the innermost visit.
+    /// Close the visit that was begun last.
     EndVisit,
     /// Return from a resubmit.
     Return {
@@ -120,7 +120,7 @@ impl<'a> Agenda<'a> {
         self.steps.push(step);
     }
 
-    /// Takes the next step.
+    /// Takes the step that is executed next.
     pub(super) fn pop(&mut self) -> Option<AgendaStep<'a>> {
         self.steps.pop()
     }

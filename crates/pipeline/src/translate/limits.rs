@@ -60,7 +60,7 @@ impl LimitCounters {
         Ok(Self { recirculations, ..self })
     }
 
-    /// Returns the nesting depth.
+    /// Returns how deep the translation is nested.
     pub(super) const fn depth(self) -> u16 {
         self.depth
     }

@@ -117,7 +117,7 @@ impl<'a> Nesting<'_, 'a> {
         Ok(())
     }
 
-    /// Restores packet and state.
+    /// Restores the packet and the state around it.
     pub(super) fn restore(&mut self, saved: SavedContext<'a>) -> Result<(), TraversalError> {
         *self.state = saved.state;
         if let Some(mirrored) = saved.mirrored {

@@ -97,7 +97,7 @@ impl WorkingPacket {
         }
     }
 
-    /// Restores a saved packet.
+    /// Restores a packet that was saved before.
     pub(super) fn restore(&mut self, saved: SavedPacket) -> Result<(), TraversalError> {
         self.key = saved.key;
         self.recorder.restore(saved.written);

@@ -60,7 +60,7 @@ pub enum DropCause {
     FloodWithoutPorts,
     /// NORMAL: multicast snooping knows no other port that wants the packet.
     MulticastWithoutReceiver,
-    /// The TTL has expired.
+    /// The TTL of the packet has expired.
     TtlExpired,
     /// The group does not exist, or has no live bucket.
     NoLiveBucket,
@@ -110,7 +110,7 @@ pub enum NotedDecision {
     Hairpin(PortNo),
     /// Packet-ins are disabled for the ingress port.
     PacketInDisabled(PortNo),
-    /// The TTL has expired.
+    /// The TTL of the packet has expired.
     TtlExpired,
     /// The group does not exist, or has no live bucket.
     NoLiveBucket(GroupId),
@@ -185,7 +185,7 @@ pub enum NotedDecision {
 /// A decision of multicast snooping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MulticastDecision {
-    /// The packet is flooded.
+    /// The packet is flooded in its VLAN.
     Flood {
         /// The VLAN of the packet.
         vlan: u16,

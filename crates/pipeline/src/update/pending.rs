@@ -56,7 +56,7 @@ pub(crate) enum RuleSelection {
 struct RevisionRequest {
     /// The rule to replace.
     old: Arc<Rule>,
-    /// The new instructions.
+    /// The instructions of the new revision.
     instructions: Arc<Instructions>,
     /// The new cookie; `None` keeps the cookie of the rule.
     cookie: Option<Cookie>,
@@ -190,7 +190,7 @@ impl UpdateBatch {
         }
     }
 
-    /// Applies one pending change.
+    /// Applies one change that is pending.
     fn change_one(&mut self, bridge: &mut VersionedBridge, change: PendingChange) {
         match change {
             PendingChange::Remove(rule, reason) => self.remove(bridge, rule, reason),

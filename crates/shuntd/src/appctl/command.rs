@@ -6,7 +6,7 @@ use super::methods::DaemonMethods;
 
 /// A command of the control socket.
 pub(super) struct AppctlCommand {
-    /// Name, such as `fdb/show`.
+    /// Name of the command, such as `fdb/show`.
     pub(super) name: &'static str,
     /// Arguments as `list-commands` prints them.
     pub(super) arguments: &'static str,

@@ -38,7 +38,7 @@ pub(super) struct HostCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CheckState {
-    /// The requirement is met.
+    /// The checked requirement is met.
     Ok,
     /// A hint: the switch works without the object.
     Note,

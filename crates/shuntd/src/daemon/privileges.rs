@@ -78,7 +78,7 @@ pub(crate) enum AccountError {
         /// Path of the run directory.
         folder: String,
     },
-    /// A system call failed.
+    /// A system call for the user failed.
     #[error("--user: cannot {doing}: {reason}")]
     System {
         /// The operation that failed.

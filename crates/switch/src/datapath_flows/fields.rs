@@ -22,7 +22,7 @@ pub(super) enum FieldSyntax {
     DecimalHexMask,
     /// Decimal, with a mask such as `f`; an empty mask is `0`.
     DecimalBareMask,
-    /// Hexadecimal value and mask.
+    /// The value and the mask are hexadecimal.
     Hex,
     Mac,
     Ipv4,

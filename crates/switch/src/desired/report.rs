@@ -38,7 +38,7 @@ pub enum ObjectOutcome {
     Added,
     /// The port was added, and is down for this reason; opening it is retried.
     AddedDown(String),
-    /// The object was removed.
+    /// The object was removed from the switch.
     Removed,
     /// The new options of the object are in force.
     Changed,

@@ -98,7 +98,7 @@ impl OffloadDevice for ObservedDevice {
 enum NicEvent {
     /// A packet misses the caches.
     Packet(Box<FlowKey>),
-    /// A flow is forecast.
+    /// A flow is forecast before its first packet.
     Forecast(Box<FlowKey>),
     /// The tables change, and the eviction coordinator receives the change.
     Change(Op),

@@ -31,7 +31,7 @@ pub(crate) enum BondEvent {
         /// The conditions that can have changed.
         cause: MemberCause,
     },
-    /// Another member became active.
+    /// Another member became the active one.
     Active(String),
     /// No member is active any more.
     WithoutMember,

@@ -77,7 +77,7 @@ impl BondState {
         self.last_active = None;
     }
 
-    /// Returns the active member.
+    /// Returns the active member of the bond.
     pub(crate) fn active(&self) -> Option<&str> {
         self.active.as_deref()
     }
@@ -245,7 +245,7 @@ impl BondState {
         candidates.find(|name| self.is_enabled(name)).cloned()
     }
 
-    /// Chooses the active member.
+    /// Chooses the active member of the bond.
     fn choose(&mut self, options: &BondOptions, events: &mut Vec<BondEvent>) {
         self.active = self.first_enabled(options);
         if self.active == self.last_active {

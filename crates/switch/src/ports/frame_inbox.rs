@@ -34,7 +34,7 @@ pub(crate) type WaitingFrames<F = ArrivedFrame> = BTreeMap<(BridgeId, PortNo), P
 /// The waiting frames of one port, the oldest first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PortFrames<F = ArrivedFrame> {
-    /// The frames, oldest first.
+    /// The frames that wait, oldest first.
     pub(crate) frames: VecDeque<F>,
     /// Number of older frames that were dropped.
     pub(crate) removed: u64,

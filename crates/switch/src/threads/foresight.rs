@@ -42,7 +42,7 @@ use crate::{
 /// The connection to the predictors of all packet threads.
 pub(crate) struct ForesightWorker {
     pub(crate) worker: WorkerThread,
-    /// Wakes the foresight thread.
+    /// Wakes the foresight thread when a flow arrives.
     waker: Arc<Waker>,
     /// The channel of announced flows.
     announced: mpsc::Sender<AnnouncedFlows>,

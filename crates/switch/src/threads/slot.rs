@@ -20,7 +20,7 @@ pub(crate) enum ThreadSlot<H> {
     Running(H),
     /// The thread ended by a panic.
     Panicked,
-    /// The thread was stopped.
+    /// The thread was stopped by the switch.
     Stopped,
 }
 

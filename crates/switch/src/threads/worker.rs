@@ -31,7 +31,7 @@ pub(crate) const SLEEP_MAX_MS: u16 = 5000;
 pub(crate) struct WorkerThread {
     /// True when the worker thread must end.
     stop: Arc<AtomicBool>,
-    /// Wakes the worker thread.
+    /// Wakes the worker thread when it has work.
     waker: Arc<Waker>,
     /// The iterations of the worker thread.
     iterations: Arc<IterationWatch>,

@@ -69,7 +69,7 @@ pub struct EntryList {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum EntryExplanation {
-    /// The entry is valid.
+    /// The cache entry is valid.
     Live(Box<LiveEntry>),
     /// A change evicted the entry.
     Evicted(EvictedEntry),

@@ -65,7 +65,7 @@ pub struct TraceGroup {
     pub group: u32,
     /// Id of the chosen bucket; `None`: all buckets.
     pub bucket: Option<u32>,
-    /// Warnings about the group.
+    /// Warnings about the choice of the group.
     pub notes: Vec<String>,
 }
 

@@ -19,7 +19,7 @@ use shunt_gigaflow::{
 /// The probabilities of events, in units of 1/256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChaosSettings {
-    /// A poll returns nothing.
+    /// A poll of the device returns nothing.
     pub delay: u8,
     /// A result arrives with a later poll, after later results.
     pub hold_back: u8,

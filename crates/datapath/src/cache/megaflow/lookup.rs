@@ -182,7 +182,7 @@ mod tests {
         megaflows: IndexedMegaflows,
         /// The newest entry of each slot.
         entries: Vec<ModelEntry>,
-        /// Slots without an entry.
+        /// Slots of the cache without an entry.
         free: Vec<u32>,
         learned_hits: u32,
     }

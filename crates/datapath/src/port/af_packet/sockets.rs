@@ -233,7 +233,7 @@ impl RxSockets {
         Some(Box::new(move || sockets.make(change, now)))
     }
 
-    /// Adds or closes rings.
+    /// Adds or closes the receive rings of the port.
     fn make(&self, change: RingChange, now: Time) {
         let device = &self.settings.device;
         let phase = match change {

@@ -20,7 +20,7 @@ const FLOWS: usize = 1024;
 /// The upcall queue of a port: packets that wait for a translation, oldest first.
 #[derive(Default)]
 pub(in crate::thread) struct WaitingPackets {
-    /// The packets, oldest first.
+    /// The packets that wait, oldest first.
     packets: VecDeque<WaitingPacket>,
     /// Number of packets by the low bits of [`WaitingPacket::flow`].
     ///

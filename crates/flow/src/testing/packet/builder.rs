@@ -9,9 +9,9 @@ use super::{crc32c, internet_sum};
 /// field has a fixed default, so the same calls always build the same frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBuilder {
-    /// The destination MAC address.
+    /// The destination MAC address of the packet.
     pub(super) destination: [u8; 6],
-    /// The source MAC address.
+    /// The source MAC address of the packet.
     pub(super) source: [u8; 6],
     /// TPID and TCI, outermost first.
     pub(super) tags: Vec<(u16, u16)>,
@@ -209,7 +209,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Removes the MPLS labels.
+    /// Removes the MPLS labels of the packet.
     #[must_use]
     pub fn without_labels(mut self) -> Self {
         self.labels.clear();

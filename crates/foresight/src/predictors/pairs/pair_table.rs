@@ -116,7 +116,7 @@ impl PairTable {
         }
     }
 
-    /// Learns a new flow.
+    /// Learns from the ends of a new flow.
     pub(in crate::predictors) fn observe(&mut self, key: &FlowKey, ends: &FlowEnds, now: Duration) {
         let ethernet = key.field(FieldId::EthDst);
         let Some(numbered) = self.destinations.number(ends.service(), ethernet, now, AGE_MAX)

@@ -76,7 +76,7 @@ struct VersionChanges {
     tables: BTreeSet<TableKey>,
     /// Tables with changed clauses of conjunctions.
     clauses: BTreeSet<TableKey>,
-    /// The changed objects.
+    /// The objects that the version changed.
     objects: Vec<Object>,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct LinkRelation {
     pub(super) traces: LinkTraces,
     /// The projections, by group and mask, that `run_maintenance` adds later.
     unprojected: Vec<(u32, SparseMask)>,
-    /// The newest slot generation.
+    /// The newest generation of a slot.
     slot_generations: u32,
     /// Number of rows by key, in the circuit or waiting for a step.
     names: ZWeight,

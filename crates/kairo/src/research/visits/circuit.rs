@@ -126,7 +126,7 @@ impl VisitCircuit {
         }
     }
 
-    /// Evaluates each operator once.
+    /// Evaluates each operator of the circuit once.
     fn evaluate(&self) -> Result<(), StepError> {
         let mut context = Context::from_waker(Waker::noop());
         for operator in &self.operators {

@@ -158,7 +158,7 @@ impl ReadObject {
 
 /// The rules, groups, ports and hosts that are in force.
 pub(super) struct Model {
-    /// The rules, oldest first.
+    /// The rules of the model, oldest first.
     rules: Vec<Rule>,
     /// The output of each group, with the number of its last change.
     groups: BTreeMap<u8, (u8, u32)>,

@@ -539,7 +539,7 @@ enum Step {
     Monitor,
     /// The connection moves changes to its output.
     Process,
-    /// The peer reads everything.
+    /// The peer reads everything that waits for it.
     Read,
 }
 

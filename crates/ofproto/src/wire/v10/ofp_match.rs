@@ -333,7 +333,7 @@ impl MatchedFields {
         self.mask.add_bits(field, bits);
     }
 
-    /// Adds a whole field.
+    /// Adds a field with a match of all its bits.
     fn set(&mut self, field: FieldId, value: u128) {
         self.add(field, value, field.value_max());
     }

@@ -42,7 +42,7 @@ pub struct ReplacedMac {
 /// The reason why a static address was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaticMacError {
-    /// The bridge was removed.
+    /// The bridge of the address was removed.
     #[error("the bridge of the MAC address does not exist: add the bridge first")]
     NoSuchBridge,
     /// The bridge has no port of this number.
@@ -178,7 +178,7 @@ impl UpdateBatch {
         Ok(replaced.filter(|_| !changed.is_empty()))
     }
 
-    /// Removes a static address.
+    /// Removes a static MAC address of a bridge.
     pub(crate) fn remove_static_mac(
         &mut self,
         id: BridgeId,

@@ -20,7 +20,7 @@ use crate::{
 /// An operation that changes the bridges of a test.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Flow-mods, as one version.
+    /// Flow-mods of a bridge, applied as one version.
     Apply(BridgeId, Vec<FlowMod>),
     /// Requests for rules, groups and meters, as one version.
     Modify(BridgeId, Vec<Modification>),

@@ -15,7 +15,7 @@ use crate::{
 /// The result of the next step of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum LookupStep<'w> {
-    /// A rule, or none.
+    /// The rule that matches, or none.
     Rule(Option<&'w Arc<Rule>>),
     /// A satisfied conjunction: the packet matches all of its clauses.
     Conjunction(Conjunction),

@@ -17,7 +17,7 @@ use crate::action::Action;
 /// The treatment of packets without a VLAN tag to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VlanTagPolicy {
-    /// Push a tag first.
+    /// Push a VLAN tag before the write.
     PushIfNone,
     /// Refuse the action, unless the match requires a tag.
     Present,

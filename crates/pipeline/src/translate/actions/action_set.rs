@@ -54,7 +54,7 @@ impl<'a> ActionSet<'a> {
         Ok(())
     }
 
-    /// Removes all actions.
+    /// Removes all actions of the set.
     pub(in crate::translate) fn clear(&mut self) {
         self.actions.clear();
     }

@@ -40,7 +40,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Pops the newest value.
+    /// Pops the value that was pushed last.
     fn pop(&mut self) -> Option<u128> {
         let popped = self.values.pop()?;
         self.bytes -= popped.bytes;

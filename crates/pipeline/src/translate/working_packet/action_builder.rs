@@ -306,7 +306,7 @@ impl ActionBuilder {
         self.count
     }
 
-    /// Returns all emitted actions.
+    /// Returns all actions of the traversal.
     pub(in crate::translate) fn finish(self) -> Vec<DatapathAction> {
         self.actions
     }

@@ -89,7 +89,7 @@ impl WorkingPacket {
         self.builder.popped_tag();
     }
 
-    /// Writes both VLAN tags.
+    /// Writes both VLAN tags of the packet.
     fn replace_tags(&mut self, tags: u64) {
         self.key.words_mut()[VLAN] = tags;
         self.recorder.wrote_word(VLAN, u64::MAX);

@@ -62,7 +62,7 @@ pub(super) struct IpfixClock {
 /// The reason for the end of an exporter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IpfixEnd {
-    /// IPFIX was switched off.
+    /// IPFIX was switched off on the bridge.
     Stopped,
     /// A new exporter has the changed options.
     Replaced,

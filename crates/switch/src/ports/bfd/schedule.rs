@@ -43,7 +43,7 @@ impl SessionSchedule {
         Arc::ptr_eq(&self.sessions, sessions)
     }
 
-    /// Returns the earliest deadline.
+    /// Returns the earliest deadline of a session.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(time, _)| *time)
     }

@@ -85,7 +85,7 @@ pub(super) enum NoTraining {
 /// A request to train the indexes of tables.
 #[derive(Debug)]
 pub(crate) enum TablesTraining {
-    /// The training has ended.
+    /// The training of the indexes has ended.
     Ended(Result<TrainingReport, TrainingFailure>),
     /// The trainer thread will send the outcome.
     Sent(Receiver<Result<TrainingReport, TrainingFailure>>),
