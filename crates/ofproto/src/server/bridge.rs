@@ -259,13 +259,17 @@ impl<H: Host> OpenFlowServer<H> {
     }
 
     /// Starts a task that connects to a controller.
+    ///
+    /// The controller exists from the return of this function on. A bridge that fails open would
+    /// else have no controllers until the task runs, and would return to its rules.
     fn connect(&self, to: ControllerAddress, config: ConnectionConfig) -> ServerEndpoint {
         let shared = Arc::clone(&self.shared);
         let attempts = Arc::<ReconnectAttempts>::default();
         let task_attempts = Arc::clone(&attempts);
+        let controller = shared.fail_open.add_controller(config.inactivity_probe);
         let name = format!("controller {}", config.peer);
         let task = tokio::spawn(ControlTask::new(name, async move {
-            keep_connected(&to, &config, &shared, &task_attempts).await;
+            keep_connected(&to, &config, &shared, &task_attempts, &controller).await;
         }));
         ServerEndpoint { task, local_address: None, attempts: Some(attempts) }
     }
@@ -329,13 +333,13 @@ async fn keep_connected<H: Host>(
     config: &ConnectionConfig,
     shared: &ServerState<H>,
     attempts: &ReconnectAttempts,
+    controller: &ControllerEntry,
 ) {
     let peer = &config.peer;
-    let controller = shared.fail_open.add_controller(config.inactivity_probe);
     let mut back_off = BackOff::new();
     loop {
         attempts.note_connecting();
-        let (reason, open_for) = connect_once(to, config, shared, attempts, &controller).await;
+        let (reason, open_for) = connect_once(to, config, shared, attempts, controller).await;
         let pause = back_off.advance(open_for.unwrap_or_default());
         attempts.note_waiting(reason.clone(), shared.host.now().after(pause));
         if open_for.is_some() {
@@ -363,7 +367,7 @@ async fn connect_once<H: Host>(
     config: &ConnectionConfig,
     shared: &ServerState<H>,
     attempts: &ReconnectAttempts,
-    controller: &ControllerEntry<'_>,
+    controller: &ControllerEntry,
 ) -> (String, Option<Duration>) {
     let stream = match tokio::time::timeout(CONNECT_TIMEOUT, to.connect()).await {
         Ok(Ok(stream)) => stream,

@@ -10,7 +10,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,9 +19,9 @@ use shunt_pipeline::Time;
 /// Number of inactivity probes without a controller until a bridge fails open.
 const PROBES_COUNT: u32 = 3;
 
-/// The reachability of the controllers of a bridge.
-#[derive(Debug, Default)]
-pub(super) struct FailOpen(Mutex<FailOpenState>);
+/// The reachability of the controllers of a bridge; a clone has the same state.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FailOpen(Arc<Mutex<FailOpenState>>);
 
 /// The controllers of a bridge, and whether the bridge fails open.
 #[derive(Debug, Default)]
@@ -49,8 +49,9 @@ struct TrackedController {
 
 /// The entry of a controller; dropping it removes the controller.
 #[derive(Debug)]
-pub(super) struct ControllerEntry<'a> {
-    fail_open: &'a FailOpen,
+pub(super) struct ControllerEntry {
+    /// The state of the bridge.
+    fail_open: FailOpen,
     /// The number of the controller.
     number: u64,
 }
@@ -80,13 +81,13 @@ impl FailOpen {
     }
 
     /// Adds a controller that is not connected, until the returned entry is dropped.
-    pub(super) fn add_controller(&self, inactivity_probe: Duration) -> ControllerEntry<'_> {
+    pub(super) fn add_controller(&self, inactivity_probe: Duration) -> ControllerEntry {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
         let controller = TrackedController { inactivity_probe, is_connected: false };
         state.controllers.insert(number, controller);
-        ControllerEntry { fail_open: self, number }
+        ControllerEntry { fail_open: self.clone(), number }
     }
 
     /// Calls `set` with the new state if it changes at `now`, and returns the change.
@@ -129,6 +130,13 @@ impl FailOpenState {
         }
     }
 
+    /// Records the state of the connection to a controller.
+    fn set_connected(&mut self, number: u64, is_connected: bool) {
+        if let Some(controller) = self.controllers.get_mut(&number) {
+            controller.is_connected = is_connected;
+        }
+    }
+
     /// Returns whether a controller is connected.
     fn has_connection(&self) -> bool {
         self.controllers.values().any(|controller| controller.is_connected)
@@ -141,37 +149,29 @@ impl FailOpenState {
     }
 }
 
-impl ControllerEntry<'_> {
+impl ControllerEntry {
     /// Records that the controller is connected, for the next [`FailOpen::update`].
     pub(super) fn note_connected(&self) {
-        self.set_connected(true);
+        let mut state = self.fail_open.lock();
+        state.set_connected(self.number, true);
+        state.unreachable_since = None;
     }
 
     /// Records that the controller is not connected.
     ///
-    /// The controller sent its last message `silent_for` before `now`.
+    /// The controller sent its last message `silent_for` before `now`. Both are recorded under one
+    /// lock: an update in between would count the time from `now`.
     pub(super) fn note_disconnected(&self, now: Time, silent_for: Duration) {
-        self.set_connected(false);
         let mut state = self.fail_open.lock();
+        state.set_connected(self.number, false);
         if !state.has_connection() && state.unreachable_since.is_none() {
             let last_message = now.since(Time::ZERO.after(silent_for));
             state.unreachable_since = Some(Time::ZERO.after(last_message));
         }
     }
-
-    /// Records the state of the connection to the controller.
-    fn set_connected(&self, is_connected: bool) {
-        let mut state = self.fail_open.lock();
-        if let Some(controller) = state.controllers.get_mut(&self.number) {
-            controller.is_connected = is_connected;
-        }
-        if is_connected {
-            state.unreachable_since = None;
-        }
-    }
 }
 
-impl Drop for ControllerEntry<'_> {
+impl Drop for ControllerEntry {
     fn drop(&mut self) {
         self.fail_open.lock().controllers.remove(&self.number);
     }
@@ -212,6 +212,11 @@ impl FailOpenChange {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, AtomicU32, Ordering},
+        thread,
+    };
+
     use super::*;
 
     const PROBE: Duration = Duration::from_secs(5);
@@ -264,6 +269,33 @@ mod tests {
         assert!(change(&fail_open, 25).is_some());
     }
 
+    /// An update of another thread never falls between the two parts of a disconnection.
+    #[test]
+    fn concurrent_update_keeps_the_time_of_silence() {
+        const UPDATES: u32 = 20_000;
+        let fail_open = FailOpen::default();
+        let controller = fail_open.add_controller(PROBE);
+        let (updates, is_done) = (AtomicU32::new(0), AtomicBool::new(false));
+        let wrong = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    fail_open.update(at(20), |_| ());
+                    updates.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let mut wrong = None;
+            while wrong.is_none() && updates.load(Ordering::Relaxed) < UPDATES {
+                controller.note_connected();
+                controller.note_disconnected(at(20), PROBE * 2);
+                let since = fail_open.lock().unreachable_since;
+                wrong = Some(since).filter(|since| *since != Some(at(10)));
+            }
+            is_done.store(true, Ordering::Relaxed);
+            wrong
+        });
+        assert_eq!(wrong, None, "the last message was at second 10");
+    }
+
     #[test]
     fn secure_bridge_never_fails_open() {
         let fail_open = FailOpen::default();
@@ -277,6 +309,7 @@ mod tests {
         assert!(!fail_open.is_open());
     }
 
+    /// The server closes a socket before it opens its successor.
     #[test]
     fn replaced_controllers_leave_the_bridge_open() {
         let fail_open = FailOpen::default();
@@ -284,8 +317,8 @@ mod tests {
         let first = fail_open.add_controller(PROBE);
         assert_eq!(change(&fail_open, 0), None);
         assert!(change(&fail_open, 15).is_some());
-        let _second = fail_open.add_controller(PROBE);
         drop(first);
+        let _second = fail_open.add_controller(PROBE);
         assert_eq!(change(&fail_open, 16), None);
         assert!(fail_open.is_open());
     }

@@ -274,6 +274,32 @@ async fn bridge_fails_open_until_a_controller_connects() {
     assert!(!fails_open_at(99), "the bridge has no controller");
 }
 
+/// A bridge that fails open forwards without a pause when its controllers are opened again.
+#[tokio::test]
+async fn reopened_controllers_leave_the_bridge_open() {
+    let seconds = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&seconds);
+    let now = move || Time::ZERO.after(Duration::from_secs(clock.load(Ordering::Relaxed)));
+    let host = Arc::new(MemoryHost::new(now));
+    let server = OpenFlowServer::new(Arc::clone(&host));
+    let controller = TcpListener::bind(ANY_PORT).await.unwrap();
+    let address = controller.local_addr().unwrap();
+    let config = || ConnectionConfig::new("controller", ConnectionKind::Controller);
+    let first = server.connect_tcp(address, config());
+    server.allow_fail_open(true);
+    seconds.store(15, Ordering::Relaxed);
+    server.update_fail_open();
+    assert!(host.fails_open());
+    first.close().await;
+    // The runtime has one thread, so the new task has not run at the update.
+    let second = server.connect_tcp(address, config());
+    server.allow_fail_open(true);
+    assert!(host.fails_open());
+    second.close().await;
+    server.update_fail_open();
+    assert!(!host.fails_open(), "the bridge has no controller");
+}
+
 /// Clients that send a hello and vanish without a FIN must not fill the listener.
 #[tokio::test(start_paused = true)]
 async fn a_listener_disconnects_silent_clients() {

@@ -260,6 +260,9 @@ async fn standalone_bridge_fails_open_and_returns() {
     switch.set_bridge("br0", &[("mac_entries", "9")]).await.unwrap();
     one.send(&frame(2));
     assert_eq!(two.next_received().await, frame(2));
+    // A change of the protocols closes all sockets, and opens them again.
+    switch.set_bridge("br0", &[("protocols", "OpenFlow13")]).await.unwrap();
+    assert!(fails_open());
     let controller = TcpListener::bind(address).await.unwrap();
     let (mut stream, _) = in_time(controller.accept()).await.unwrap();
     // A hello of OpenFlow 1.3.
