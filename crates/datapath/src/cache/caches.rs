@@ -12,7 +12,7 @@ use shunt_pipeline::{IndexedTables, InstallNo, Pipeline, Time};
 
 use super::{
     CacheConfig, EntryRef, ExactCache, FlowsConfig, HitSlots, KeyHasher, MegaflowConfig,
-    PositionSet, Reclaimed, TablesTraining, Trainer, Wildcard,
+    PositionSet, Reclaimed, TablesReply, TablesTraining, Trainer, Wildcard,
     chain::CoverageLink,
     index::{
         AnyIndex, ForecastUpcall, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup,
@@ -176,13 +176,16 @@ impl Caches {
     }
 
     /// Trains the learned indexes of the tables that need a training.
+    ///
+    /// The trainer thread sends the outcome to `reply`.
     pub(crate) fn train_tables(
         &self,
         pipeline: &Arc<Pipeline>,
         tables: IndexedTables,
         now: Time,
+        reply: &TablesReply,
     ) -> TablesTraining {
-        self.seeds.trainer.train_tables(pipeline, tables, now)
+        self.seeds.trainer.train_tables(pipeline, tables, now, reply)
     }
 
     /// Returns the tables that need a learned index.

@@ -26,7 +26,7 @@ use shunt_flow::FlowKey;
 use shunt_nuevomatch::StartIndexKind;
 use shunt_pipeline::{Pipeline, Time, Traversal};
 
-pub(crate) use self::learned::{TablesTraining, Trainer};
+pub(crate) use self::learned::{TablesReply, TablesTraining, Trainer};
 use self::lookup::{IndexedMegaflows, LookupWork};
 pub use self::{
     learned::Training,

@@ -48,7 +48,7 @@ pub use megaflow::{
     MegaflowCache, MegaflowConfig, MissedPackets, RowAddress, SignatureCache, Training,
 };
 #[cfg(not(loom))]
-pub(crate) use megaflow::{TablesTraining, Trainer};
+pub(crate) use megaflow::{TablesReply, TablesTraining, Trainer};
 #[cfg(not(loom))]
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};

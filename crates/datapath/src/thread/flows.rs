@@ -80,7 +80,7 @@ impl PacketThread {
         let (tables, version) = (self.caches.indexed_tables(), self.pipeline.version());
         let (caches, pipeline) = (&self.caches, &self.pipeline);
         let now = self.now;
-        let start = |tables| caches.train_tables(pipeline, tables, now);
+        let start = |tables, reply: &_| caches.train_tables(pipeline, tables, now, reply);
         let reclaimed = pipeline.reclaimed_version();
         let request = TrainingRequest { tables, version, reclaimed };
         if let Err(failure) = self.decisions.trainings.run(request, now, start) {

@@ -6,19 +6,24 @@
 //! version. Other tables are trained with each version meanwhile. If a request fails as a whole,
 //! because there is no trainer, each further failure doubles the pause until the next request.
 
-use std::{sync::mpsc::Receiver, time::Duration};
+use std::time::Duration;
 
 use shunt_pipeline::{IndexedTables, Time, TrainingReport, Version};
 
-use crate::{cache::TablesTraining, metrics::TrainingFailure};
+use crate::{
+    cache::{TablesReply, TablesTraining},
+    metrics::TrainingFailure,
+};
 
 /// The trainings that a packet thread requests.
 #[derive(Debug)]
 pub(super) struct TableTrainings {
     /// The last request that was fulfilled, unless it was to remove indexes.
     done: Option<TrainingRequest>,
-    /// The request that the trainer works on, with the channel of its outcome.
-    pending: Option<PendingRequest>,
+    /// The request that the trainer works on.
+    pending: Option<TrainingRequest>,
+    /// The slot for the outcome of the pending request.
+    reply: TablesReply,
     /// The last request, if some of its tables failed.
     failed: Option<FailedRequest>,
     /// Earliest time of the next check.
@@ -36,15 +41,6 @@ pub(super) struct TrainingRequest {
     pub(super) version: Version,
     /// The version of the last complete reclaim.
     pub(super) reclaimed: Version,
-}
-
-/// A request that the trainer has not answered.
-#[derive(Debug)]
-struct PendingRequest {
-    /// The request that the trainer has not answered.
-    request: TrainingRequest,
-    /// The channel on which the result arrives.
-    outcome: Receiver<Result<TrainingReport, TrainingFailure>>,
 }
 
 /// A request with tables that failed, and are due again later.
@@ -67,7 +63,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(64);
 
 impl Default for TableTrainings {
     fn default() -> Self {
-        Self { done: None, pending: None, failed: None, next_check: Time::ZERO, pause: PAUSE_MIN }
+        let reply = TablesReply::default();
+        let (done, pending, failed) = (None, None, None);
+        Self { done, pending, reply, failed, next_check: Time::ZERO, pause: PAUSE_MIN }
     }
 }
 
@@ -81,7 +79,7 @@ impl TableTrainings {
         &mut self,
         request: TrainingRequest,
         now: Time,
-        start: impl FnOnce(IndexedTables) -> TablesTraining,
+        start: impl FnOnce(IndexedTables, &TablesReply) -> TablesTraining,
     ) -> Result<(), TrainingFailure> {
         let is_needless = self.is_done(request) || self.is_delayed(request, now);
         if self.pending.is_none() && is_needless || now < self.next_check {
@@ -89,13 +87,13 @@ impl TableTrainings {
         }
         self.next_check = now.after(INDEX_CHECK_PERIOD);
         let (request, training) = match self.pending.take() {
-            Some(PendingRequest { request, outcome }) => (request, TablesTraining::Sent(outcome)),
-            None => (request, start(request.tables)),
+            Some(request) => (request, TablesTraining::poll(&self.reply)),
+            None => (request, start(request.tables, &self.reply)),
         };
-        match training.poll() {
+        match training {
             TablesTraining::Busy => Ok(()),
-            TablesTraining::Sent(outcome) => {
-                self.pending = Some(PendingRequest { request, outcome });
+            TablesTraining::Sent => {
+                self.pending = Some(request);
                 Ok(())
             }
             TablesTraining::Ended(Ok(report)) => {
@@ -138,8 +136,6 @@ const fn failure_of(report: TrainingReport) -> Option<TrainingFailure> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     /// All tables with a rule, for packets that have no cache.
@@ -169,7 +165,7 @@ mod tests {
         outcome: Result<TrainingReport, TrainingFailure>,
     ) -> bool {
         let mut is_requested = false;
-        let result = trainings.run(request, at(milliseconds), |_| {
+        let result = trainings.run(request, at(milliseconds), |_, _| {
             is_requested = true;
             TablesTraining::Ended(outcome)
         });
@@ -236,7 +232,7 @@ mod tests {
         let reclaimed = TrainingRequest { reclaimed: FIRST.version, ..FIRST };
         for (milliseconds, is_due) in [(100, true), (200, false)] {
             let mut is_requested = false;
-            let start = |_| {
+            let start = |_: IndexedTables, _: &TablesReply| {
                 is_requested = true;
                 TablesTraining::Ended(Ok(COMPLETE))
             };
@@ -256,19 +252,25 @@ mod tests {
         assert!((day / 70..day / 60).contains(&count), "{count} requests in a day");
     }
 
-    /// A trainer that panics drops the channel of the outcome.
+    /// A trainer that panics drops the sender of the outcome.
     #[test]
     fn the_outcome_of_a_sent_request_is_awaited() {
         let mut trainings = TableTrainings::default();
-        let (reply, outcome) = mpsc::sync_channel(1);
-        assert_eq!(trainings.run(FIRST, at(0), |_| TablesTraining::Sent(outcome)), Ok(()));
+        let mut sender = None;
+        let sent = trainings.run(FIRST, at(0), |_, reply| {
+            sender = Some(reply.begin());
+            TablesTraining::Sent
+        });
+        assert_eq!(sent, Ok(()));
         let next = TrainingRequest { version: Version::new(2), ..FIRST };
-        let refused = |_: IndexedTables| -> TablesTraining { panic!("a second request") };
+        let refused =
+            |_: IndexedTables, _: &TablesReply| -> TablesTraining { panic!("a second request") };
         assert_eq!(trainings.run(next, at(100), refused), Ok(()));
-        drop(reply);
+        drop(sender);
         assert_eq!(trainings.run(next, at(200), refused), Err(TrainingFailure::TrainerLost));
         // The next request is for the newest version.
-        assert_eq!(trainings.run(next, at(1_200), |_| TablesTraining::Ended(Ok(COMPLETE))), Ok(()));
+        let ended = trainings.run(next, at(1_200), |_, _| TablesTraining::Ended(Ok(COMPLETE)));
+        assert_eq!(ended, Ok(()));
         assert_eq!(trainings.done, Some(next));
     }
 }

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, path::Path, time::Duration};
 use allocation_counter::measure;
 use shunt_datapath::{
     BURST, Command, ThreadConfig,
-    cache::{CacheConfig, ExactConfig, Training},
+    cache::{CacheConfig, ExactConfig},
     forecast::ForecastConfig,
     netflow::netflow_cache,
     port::{PortSpec, Repeat, open},
@@ -17,9 +17,9 @@ use shunt_foresight::{
     ForecastSource, Foresight, GovernorConfig, Periodic, Reply, Siblings, SuccessorTable,
 };
 use shunt_pipeline::{
-    Action, Bucket, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind,
+    Action, Bucket, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind,
     MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, PortInfo, SampleAction,
-    Selection, Subfield,
+    Selection, Subfield, TableId, TableSelector,
 };
 
 use super::{
@@ -94,13 +94,11 @@ fn a_warm_burst_allocates_nothing_in_any_cache() {
 
 /// Time passes between the bursts, so the governors of the predictors get outcomes.
 ///
-/// The time also makes the training of changed tables due, and each request allocates a channel.
-/// The tested thread trains inline: a trainer thread may answer so late that the request for the
-/// last change is sent in a warm burst.
+/// Another table changes before each burst, so warm bursts also request trainings of the trainer
+/// thread.
 #[test]
 fn a_warm_burst_with_predictors_allocates_nothing() {
-    let caches = CacheConfig { training: Training::Inline, ..super::caches() };
-    let mut switch = Switch::new(1, 4, ThreadConfig { caches, ..super::thread_config() });
+    let mut switch = Switch::new(1, 4, super::thread_config());
     let config = ForecastConfig::default();
     let senders = switch.attach_predictors(config, || {
         let mut predictors = Foresight::new(GovernorConfig::default());
@@ -111,17 +109,20 @@ fn a_warm_burst_with_predictors_allocates_nothing() {
         predictors
     });
     switch.apply(&[per_flow(1, 2)]);
-    for warm in [false, true] {
-        for _ in 0..20 {
-            for number in 0..BURST {
-                assert!(switch.send(0, 1, &flow(u16::try_from(number).unwrap())));
-            }
-            let allocated = allocations(|| while switch.run_iteration(0) {});
-            assert!(!warm || allocated == 0, "{allocated} allocations in a warm burst");
-            drop(switch.receive(0, 2));
-            switch.coordinator.run_iteration();
-            switch.wait(Duration::from_millis(10));
+    for priority in 0..40 {
+        for number in 0..BURST {
+            assert!(switch.send(0, 1, &flow(u16::try_from(number).unwrap())));
         }
+        let table = TableSelector::One(TableId::new(9).unwrap());
+        let unused = FlowMod { table, ..rule(priority, Match::any(), vec![output(3)]) };
+        let change = switch.pipeline.apply(BRIDGE, &[unused], switch.now).unwrap();
+        switch.change(&change);
+        let allocated = allocations(|| while switch.run_iteration(0) {});
+        let is_warm = priority >= 20;
+        assert!(!is_warm || allocated == 0, "{allocated} allocations in a warm burst");
+        drop(switch.receive(0, 2));
+        switch.coordinator.run_iteration();
+        switch.wait(Duration::from_millis(10));
     }
     let counters = senders[0].counters();
     assert!(counters.observed.get() >= BURST as u64);

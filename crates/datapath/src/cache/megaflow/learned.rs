@@ -19,6 +19,7 @@
 //! all entries and builds a new index in a thread of its own. Changes meanwhile are recorded, and
 //! repeated on the new index before it replaces the old index.
 
+mod reply_slot;
 mod trainer;
 
 use std::{ops::ControlFlow, sync::Arc};
@@ -29,9 +30,9 @@ use shunt_pipeline::lanes::{CatalogueBox, LANES};
 
 pub use self::trainer::Training;
 use self::trainer::{
-    BoxChange, BoxesBySlot, NoTraining, PendingTraining, TrainedIndex, TrainingPoll,
+    BoxChange, BoxesBySlot, IndexReply, NoTraining, PendingTraining, TrainedIndex, TrainingPoll,
 };
-pub(crate) use self::trainer::{TablesTraining, Trainer};
+pub(crate) use self::trainer::{TablesReply, TablesTraining, Trainer};
 use super::{MegaflowCache, MegaflowConfig, MissedPackets, RowAddress};
 use crate::{cache::EntryRef, packet::buffer::BURST};
 
@@ -48,6 +49,8 @@ pub(super) struct LearnedIndex {
     current: Option<TrainedIndex>,
     /// The training in progress, with the boxes that it indexes.
     pending: Option<PendingTraining>,
+    /// The slot for the index from the trainer thread.
+    reply: IndexReply,
     /// The boxes of all entries.
     ///
     /// `None` until there are enough masks, and while the trainer has them.
@@ -76,13 +79,14 @@ const _: () = assert!(BURST <= CANDIDATE_BATCH_MAX, "a burst fits into one batch
 
 impl LearnedIndex {
     /// Creates an index that is switched on when there are enough masks.
-    pub(super) const fn new(trainer: Arc<Trainer>, config: &MegaflowConfig) -> Self {
+    pub(super) fn new(trainer: Arc<Trainer>, config: &MegaflowConfig) -> Self {
         Self {
             trainer,
             masks_min: config.learned_masks_min,
             kind: config.learned_kind,
             current: None,
             pending: None,
+            reply: IndexReply::default(),
             boxes: None,
             changes: Vec::new(),
             next_recorded: Some(0),
@@ -247,7 +251,7 @@ impl LearnedIndex {
     /// Gives the collected boxes to the trainer; returns whether it started.
     fn begin_training(&mut self, cache: &mut MegaflowCache) -> bool {
         let Some(boxes) = self.boxes.take() else { return false };
-        match self.trainer.start(boxes, self.kind) {
+        match self.trainer.start(boxes, self.kind, &self.reply) {
             Ok(pending) => {
                 self.pending = Some(pending);
                 true
@@ -266,8 +270,8 @@ impl LearnedIndex {
 
     /// Replaces the index if the training is done.
     fn take_trained(&mut self, cache: &mut MegaflowCache, pending: PendingTraining) -> bool {
-        let mut trained = match pending.poll() {
-            TrainingPoll::Trained(trained) => *trained,
+        let mut trained = match pending.poll(&self.reply) {
+            TrainingPoll::Trained(trained) => trained,
             TrainingPoll::Pending(pending) => {
                 self.pending = Some(pending);
                 return false;
@@ -298,8 +302,13 @@ impl LearnedIndex {
         self.unindexed_by_training = self.unindexed;
         self.boxes = Some(std::mem::take(&mut trained.boxes));
         self.trainings += 1;
-        if let Some(old) = self.current.replace(trained) {
-            self.trainer.free(old);
+        match &mut self.current {
+            Some(current) => {
+                // The box of the new index then has the old one, and the trainer frees both.
+                std::mem::swap(current, &mut *trained);
+                self.trainer.free(trained);
+            }
+            None => self.current = Some(*trained),
         }
         true
     }

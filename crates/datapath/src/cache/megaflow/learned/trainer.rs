@@ -4,7 +4,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError},
+        mpsc::{self, Receiver, SyncSender, TrySendError},
     },
     thread::Builder,
 };
@@ -17,7 +17,14 @@ use shunt_pipeline::{
     lanes::{CatalogueBox, LANES, LaneSelection},
 };
 
+use super::reply_slot::{Reply, ReplySender, ReplySlot};
 use crate::metrics::TrainingFailure;
+
+/// The slot for the outcome of a training of tables.
+pub(crate) type TablesReply = ReplySlot<Result<TrainingReport, TrainingFailure>>;
+
+/// The slot for a trained index.
+pub(super) type IndexReply = ReplySlot<Box<TrainedIndex>>;
 
 /// Selects the thread that trains indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +64,8 @@ pub(super) type BoxesBySlot = Vec<Option<CatalogueBox>>;
 /// A training that was started.
 #[derive(Debug)]
 pub(super) enum PendingTraining {
-    /// The trainer thread has the boxes, and will send the index.
-    Sent(Receiver<TrainedIndex>),
+    /// The trainer thread has the boxes, and will send the index to the slot.
+    Sent,
     /// The training is done, and its index is due after some polls.
     Done { trained: Box<TrainedIndex>, polls: u32 },
 }
@@ -87,8 +94,8 @@ pub(super) enum NoTraining {
 pub(crate) enum TablesTraining {
     /// The training of the indexes has ended.
     Ended(Result<TrainingReport, TrainingFailure>),
-    /// The trainer thread will send the outcome.
-    Sent(Receiver<Result<TrainingReport, TrainingFailure>>),
+    /// The trainer thread will send the outcome to the slot.
+    Sent,
     /// The trainer has another job, and nothing was requested.
     Busy,
 }
@@ -96,13 +103,13 @@ pub(crate) enum TablesTraining {
 /// A job of the trainer thread.
 enum TrainerJob {
     /// Builds an index of a kind.
-    Train(BoxesBySlot, StartIndexKind, SyncSender<TrainedIndex>),
+    Train(BoxesBySlot, StartIndexKind, ReplySender<Box<TrainedIndex>>),
     /// Trains indexes over the rules of these tables, which were requested at a time.
     TrainTables(
         Arc<Pipeline>,
         IndexedTables,
         Time,
-        SyncSender<Result<TrainingReport, TrainingFailure>>,
+        ReplySender<Result<TrainingReport, TrainingFailure>>,
     ),
     /// Frees an index, which would delay a packet thread.
     Free(Box<TrainedIndex>),
@@ -152,11 +159,12 @@ impl Trainer {
         })
     }
 
-    /// Starts to build an index of a kind.
+    /// Starts to build an index of a kind, which the trainer thread sends to `reply`.
     pub(super) fn start(
         &self,
         boxes: BoxesBySlot,
         kind: StartIndexKind,
+        reply: &IndexReply,
     ) -> Result<PendingTraining, NoTraining> {
         let jobs = match &self.0 {
             TrainerKind::Thread(jobs) => jobs,
@@ -166,20 +174,22 @@ impl Trainer {
             }
             TrainerKind::Lost => return Err(NoTraining::Lost),
         };
-        let (reply, trained) = mpsc::sync_channel(1);
-        match jobs.try_send(TrainerJob::Train(boxes, kind, reply)) {
-            Ok(()) => Ok(PendingTraining::Sent(trained)),
+        match jobs.try_send(TrainerJob::Train(boxes, kind, reply.begin())) {
+            Ok(()) => Ok(PendingTraining::Sent),
             Err(TrySendError::Full(TrainerJob::Train(boxes, ..))) => Err(NoTraining::Busy(boxes)),
             Err(_) => Err(NoTraining::Lost),
         }
     }
 
     /// Trains the indexes of the tables that need a training.
+    ///
+    /// The trainer thread sends the outcome to `reply`.
     pub(crate) fn train_tables(
         &self,
         pipeline: &Arc<Pipeline>,
         tables: IndexedTables,
         now: Time,
+        reply: &TablesReply,
     ) -> TablesTraining {
         let jobs = match &self.0 {
             TrainerKind::Thread(jobs) => jobs,
@@ -188,9 +198,9 @@ impl Trainer {
             }
             TrainerKind::Lost => return TablesTraining::Ended(Err(TrainingFailure::TrainerLost)),
         };
-        let (reply, outcome) = mpsc::sync_channel(1);
-        match jobs.try_send(TrainerJob::TrainTables(Arc::clone(pipeline), tables, now, reply)) {
-            Ok(()) => TablesTraining::Sent(outcome),
+        let job = TrainerJob::TrainTables(Arc::clone(pipeline), tables, now, reply.begin());
+        match jobs.try_send(job) {
+            Ok(()) => TablesTraining::Sent,
             Err(TrySendError::Full(_)) => TablesTraining::Busy,
             Err(TrySendError::Disconnected(_)) => {
                 TablesTraining::Ended(Err(TrainingFailure::TrainerLost))
@@ -199,39 +209,38 @@ impl Trainer {
     }
 
     /// Frees an index in the trainer thread, or in this thread if the trainer is busy.
-    pub(super) fn free(&self, index: TrainedIndex) {
+    pub(super) fn free(&self, index: Box<TrainedIndex>) {
         if let TrainerKind::Thread(jobs) = &self.0 {
             // A refused job is dropped in this thread, with its index.
-            let _ = jobs.try_send(TrainerJob::Free(Box::new(index)));
+            let _ = jobs.try_send(TrainerJob::Free(index));
         }
     }
 }
 
 impl PendingTraining {
-    /// Takes the index if the training is done.
-    pub(super) fn poll(self) -> TrainingPoll {
+    /// Takes the index if the training is done; `reply` is the slot of its start.
+    pub(super) fn poll(self, reply: &IndexReply) -> TrainingPoll {
         match self {
             Self::Done { trained, polls: 0 } => TrainingPoll::Trained(trained),
             Self::Done { trained, polls } => {
                 TrainingPoll::Pending(Self::Done { trained, polls: polls - 1 })
             }
-            Self::Sent(reply) => match reply.try_recv() {
-                Ok(trained) => TrainingPoll::Trained(Box::new(trained)),
-                Err(TryRecvError::Empty) => TrainingPoll::Pending(Self::Sent(reply)),
-                Err(TryRecvError::Disconnected) => TrainingPoll::Lost,
+            Self::Sent => match reply.take() {
+                Some(Reply::Sent(trained)) => TrainingPoll::Trained(trained),
+                Some(Reply::Lost) => TrainingPoll::Lost,
+                None => TrainingPoll::Pending(Self::Sent),
             },
         }
     }
 }
 
 impl TablesTraining {
-    /// Takes the outcome if the trainer thread has sent it.
-    pub(crate) fn poll(self) -> Self {
-        let Self::Sent(outcome) = self else { return self };
-        match outcome.try_recv() {
-            Ok(result) => Self::Ended(result),
-            Err(TryRecvError::Empty) => Self::Sent(outcome),
-            Err(TryRecvError::Disconnected) => Self::Ended(Err(TrainingFailure::TrainerLost)),
+    /// Takes the outcome of a sent request if the trainer thread has sent it.
+    pub(crate) fn poll(reply: &TablesReply) -> Self {
+        match reply.take() {
+            Some(Reply::Sent(outcome)) => Self::Ended(outcome),
+            Some(Reply::Lost) => Self::Ended(Err(TrainingFailure::TrainerLost)),
+            None => Self::Sent,
         }
     }
 }
@@ -249,12 +258,10 @@ fn run_jobs(jobs: &Receiver<TrainerJob>) {
     while let Ok(job) = jobs.recv() {
         match job {
             TrainerJob::Train(boxes, kind, reply) => {
-                // The receiver is gone if another cache was selected meanwhile.
-                let _ = reply.send(TrainedIndex::train(boxes, kind));
+                reply.send(Box::new(TrainedIndex::train(boxes, kind)));
             }
             TrainerJob::TrainTables(pipeline, tables, now, reply) => {
-                // The receiver is gone if the packet thread has ended.
-                let _ = reply.send(guarded(|| pipeline.train_tables(tables, now)));
+                reply.send(guarded(|| pipeline.train_tables(tables, now)));
             }
             TrainerJob::Free(index) => drop(index),
         }
@@ -300,6 +307,9 @@ impl BoxChange {
 
 #[cfg(test)]
 mod tests {
+    use allocation_counter::measure;
+    use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask};
+
     use super::*;
 
     #[test]
@@ -309,19 +319,73 @@ mod tests {
         let panicked = guarded(|| panic!("the test requests this panic"));
         assert_eq!(panicked, Err(TrainingFailure::Panicked));
         let pipeline = Arc::new(Pipeline::new(1));
-        let lost = Trainer::new(Training::Lost);
-        let lost = lost.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO);
+        let (lost, reply) = (Trainer::new(Training::Lost), TablesReply::default());
+        let lost = lost.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO, &reply);
         let TablesTraining::Ended(outcome) = lost else { panic!("{lost:?}") };
         assert_eq!(outcome, Err(TrainingFailure::TrainerLost));
+    }
+
+    /// Waits for the reply to a request.
+    fn wait_for<T>(reply: &ReplySlot<T>) -> Reply<T> {
+        loop {
+            match reply.take() {
+                Some(reply) => return reply,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     #[test]
     fn a_trainer_thread_replies_after_the_tables() {
         let (trainer, pipeline) = (Trainer::new(Training::Thread), Arc::new(Pipeline::new(1)));
-        let training = trainer.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO);
-        let TablesTraining::Sent(outcome) = training else {
-            panic!("the first job is taken at once");
-        };
-        assert_eq!(outcome.recv(), Ok(Ok(TrainingReport::default())));
+        let reply = TablesReply::default();
+        let training = trainer.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO, &reply);
+        assert!(matches!(training, TablesTraining::Sent), "the first job is taken at once");
+        assert_eq!(wait_for(&reply), Reply::Sent(Ok(TrainingReport::default())));
+    }
+
+    /// Packet threads request trainings while packets hit their caches.
+    #[test]
+    fn requests_to_a_trainer_thread_allocate_nothing() {
+        let (trainer, pipeline) = (Trainer::new(Training::Thread), Arc::new(Pipeline::new(1)));
+        let (tables, index) = (TablesReply::default(), IndexReply::default());
+        let mut mask = FlowMask::EMPTY;
+        mask.add_bits(FieldId::TcpDst, 7);
+        let own = CatalogueBox::new(&FlowKey::ZERO, &SparseMask::from(&mask));
+        for _ in 0..3 {
+            let request =
+                || trainer.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO, &tables);
+            let allocated = measure(|| {
+                // The trainer may still free the last index.
+                while matches!(request(), TablesTraining::Busy) {
+                    std::thread::yield_now();
+                }
+            });
+            assert_eq!(allocated.count_total, 0, "a request for tables");
+            assert_eq!(wait_for(&tables), Reply::Sent(Ok(TrainingReport::default())));
+
+            let (mut boxes, mut started) = (vec![Some(own)], None);
+            let allocated = measure(|| {
+                let boxes = std::mem::take(&mut boxes);
+                started = trainer.start(boxes, StartIndexKind::Tree, &index).ok();
+            });
+            assert!(matches!(started, Some(PendingTraining::Sent)));
+            assert_eq!(allocated.count_total, 0, "a request for an index");
+            let mut trained = None;
+            let allocated = measure(|| {
+                while trained.is_none() {
+                    match PendingTraining::Sent.poll(&index) {
+                        TrainingPoll::Trained(own) => trained = Some(own),
+                        TrainingPoll::Pending(_) => std::thread::yield_now(),
+                        TrainingPoll::Lost => panic!("the trainer has panicked"),
+                    }
+                }
+            });
+            assert_eq!(allocated.count_total, 0, "the trained index");
+            let trained = trained.unwrap();
+            assert_eq!(trained.index.len(), 1);
+            let allocated = measure(|| trainer.free(trained));
+            assert_eq!(allocated.count_total, 0, "the end of an index");
+        }
     }
 }
