@@ -46,8 +46,13 @@ struct ReplicaFixture {
 }
 
 fn session() -> ReplicaSession {
+    session_of(TABLES.to_vec())
+}
+
+/// Returns a session that follows some tables.
+fn session_of(tables: Vec<FollowedTable>) -> ReplicaSession {
     let remote: OvsdbRemote = "unix:/nowhere".parse().unwrap();
-    let mut config = OvsdbClientConfig::new(remote, "Open_vSwitch", TABLES.to_vec());
+    let mut config = OvsdbClientConfig::new(remote, "Open_vSwitch", tables);
     config.lock = Some("lock".to_owned());
     ReplicaSession::new(Arc::new(config))
 }
@@ -403,4 +408,53 @@ fn an_unsuitable_schema_ends_the_connection() {
     let empty = json!({"name": "Open_vSwitch", "version": "8.3.1", "tables": {}});
     assert!(matches!(wrong(empty, Value::Null), NoTable { table: "Open_vSwitch", .. }));
     assert!(matches!(wrong(Value::Null, json!("no")), Refused { method: "get_schema", .. }));
+}
+
+/// Returns the schema without `Datapath`, as Open vSwitch 2.12 has it.
+fn schema_without_datapath() -> Value {
+    let mut schema = open_vswitch().to_json();
+    let tables = schema["tables"].as_object_mut().unwrap();
+    tables.remove("Datapath").unwrap();
+    let root = tables["Open_vSwitch"]["columns"].as_object_mut().unwrap();
+    root.remove("datapaths").unwrap();
+    schema
+}
+
+#[test]
+fn a_table_that_is_only_written_may_be_missing() {
+    let columns: [(&[&str], &[&str]); 2] = [(&[], &["capabilities"]), (&["capabilities"], &[])];
+    for (read, written) in columns {
+        let mut tables = TABLES.to_vec();
+        tables.push(FollowedTable { name: "Datapath", read, written });
+        let mut session = session_of(tables);
+        session.connected();
+        let (mut asked, mut refused) = (Vec::new(), None);
+        for _ in 0..2 {
+            for request in session.take_outgoing() {
+                let result = match request["method"].as_str().unwrap() {
+                    "get_schema" => schema_without_datapath(),
+                    "lock" => json!({"locked": true}),
+                    _ => {
+                        let monitored = request["params"][2].as_object().unwrap();
+                        asked.extend(monitored.keys().cloned());
+                        json!([false, IDS[0], {"Open_vSwitch": {ROW: {"initial": {}}}}])
+                    }
+                };
+                let reply = json!({"id": request["id"], "result": result, "error": null});
+                if let Err(error) = session.receive(reply) {
+                    refused = Some(error);
+                }
+            }
+        }
+        if read.is_empty() {
+            assert_eq!(asked, ["Bridge", "Interface", "Open_vSwitch", "Port"]);
+            let state = session.state();
+            assert!(refused.is_none() && state.is_writable(), "{refused:?}");
+            let rows = state.rows.unwrap();
+            assert_eq!((rows.rows("Open_vSwitch").count(), rows.rows("Datapath").count()), (1, 0));
+        } else {
+            use OvsdbClientError::NoTable;
+            assert!(matches!(refused, Some(NoTable { table: "Datapath", .. })), "{refused:?}");
+        }
+    }
 }

@@ -37,7 +37,8 @@ pub struct OvsdbClientConfig {
 
 /// The columns of a table that a client follows.
 ///
-/// A column that the server does not have is left out. The table itself must exist.
+/// A column that the server does not have is left out, and so is a table that the client only
+/// writes. Each table with a column in `read` must exist.
 #[derive(Clone, Copy, Debug)]
 pub struct FollowedTable {
     /// The name of the table.
@@ -68,6 +69,11 @@ impl OvsdbClientConfig {
 }
 
 impl FollowedTable {
+    /// Returns whether the client can do without the table, because it reads none of its columns.
+    pub(super) const fn is_optional(&self) -> bool {
+        self.read.is_empty()
+    }
+
     /// Returns whether the client follows a column.
     pub(super) fn has(&self, column: &str) -> bool {
         self.read.contains(&column) || self.written.contains(&column)

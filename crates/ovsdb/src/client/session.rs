@@ -328,7 +328,9 @@ impl ReplicaSession {
             return Err(OvsdbClientError::NoDatabase(database.clone()));
         }
         let schema = DatabaseSchema::from_json(json)?;
-        let is_missing = |table: &&FollowedTable| schema.find_table(table.name).is_none();
+        let is_missing = |table: &&FollowedTable| {
+            !table.is_optional() && schema.find_table(table.name).is_none()
+        };
         if let Some(table) = self.config.tables.iter().find(is_missing) {
             let (database, table) = (database.clone(), table.name);
             let version = schema.version().to_owned();
@@ -343,21 +345,19 @@ impl ReplicaSession {
         Ok(())
     }
 
-    /// Requests the rows of the followed tables, and their later changes.
+    /// Requests the rows of the followed tables that exist, and their later changes.
     fn monitor(&mut self, version: MonitorVersion) {
         let Some(schema) = &self.schema else { return };
         let requests: Map<String, Value> = self
             .config
             .tables
             .iter()
-            .map(|table| {
-                let definition = schema.find_table(table.name).map(|(_, definition)| definition);
-                let exists = |column: &&&str| {
-                    definition.is_some_and(|table| table.find_column(column).is_some())
-                };
+            .filter_map(|table| {
+                let (_, definition) = schema.find_table(table.name)?;
+                let exists = |column: &&&str| definition.find_column(column).is_some();
                 let columns: Vec<&str> =
                     table.read.iter().chain(table.written).filter(exists).copied().collect();
-                (table.name.to_owned(), json!([{"columns": columns}]))
+                Some((table.name.to_owned(), json!([{"columns": columns}])))
             })
             .collect();
         let mut params: Vec<Value> =

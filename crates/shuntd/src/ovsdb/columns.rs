@@ -1,7 +1,8 @@
 //! The tables and columns of the database `Open_vSwitch` that the daemon uses.
 //!
 //! A foreign server may have an older schema; the daemon neither reads nor writes columns that it
-//! lacks.
+//! lacks. It may also lack a table without columns to read: `Datapath` is younger than Open vSwitch
+//! 2.12.
 
 use shunt_ovsdb::client::FollowedTable;
 
