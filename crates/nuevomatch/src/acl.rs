@@ -14,6 +14,8 @@
 //!
 //! Each category has its own [`NuevoMatch`], so a lookup costs one search per category.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::{
     AclError, AclRuleError, BestMatch, FieldMatch, KeySchema, LiveNuevoMatch, LiveReader,
     LiveSettings, LiveStatistics, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX, PriorityRule,
@@ -196,7 +198,8 @@ impl AclClassifier {
 /// An [`AclClassifier`] with rules that change while other threads classify.
 ///
 /// A change is visible to every lookup that begins after its return. If a rule is in several
-/// categories, a lookup during the change may see it in some of them.
+/// categories, a lookup during the change may see it in some of them. Changes of several threads
+/// are applied one after another, so all categories have them in the same order.
 ///
 /// ```
 /// use shunt_nuevomatch::{AclRule, LiveAclClassifier};
@@ -223,6 +226,8 @@ impl AclClassifier {
 pub struct LiveAclClassifier {
     /// The classifier of each category.
     categories: Vec<LiveNuevoMatch<5>>,
+    /// Locked during a change of all categories of a rule.
+    changing: Mutex<()>,
 }
 
 /// A reader of a [`LiveAclClassifier`]. Each thread uses its own clone.
@@ -245,7 +250,8 @@ impl LiveAclClassifier {
             LiveNuevoMatch::new(&KeySchema::five_tuple(), &rules, settings)
         };
         let categories = by_category(rules, categories)?.into_iter().map(build);
-        Ok(Self { categories: categories.collect::<Result<_, _>>()? })
+        let categories = categories.collect::<Result<_, _>>()?;
+        Ok(Self { categories, changing: Mutex::new(()) })
     }
 
     /// Returns a reader for another thread.
@@ -261,6 +267,7 @@ impl LiveAclClassifier {
     /// If a field of the rule is illegal, as for [`AclClassifier::build`].
     pub fn insert(&self, rule: &AclRule) -> Result<bool, AclRuleError> {
         let update = RuleUpdate::Insert(rule.priority_rule()?);
+        let _only = self.begin_change();
         // Every category gets the rule, also after one without room.
         let full = self.chosen(rule).filter(|live| live.apply(&[update]) != 1).count();
         Ok(full == 0)
@@ -273,8 +280,16 @@ impl LiveAclClassifier {
     /// If a field of the rule is illegal, as for [`AclClassifier::build`].
     pub fn remove(&self, rule: &AclRule) -> Result<bool, AclRuleError> {
         let update = RuleUpdate::Remove(rule.priority_rule()?);
+        let _only = self.begin_change();
         let removed = self.chosen(rule).filter(|live| live.apply(&[update]) == 1).count();
         Ok(removed > 0)
+    }
+
+    /// Waits until no other thread changes rules.
+    ///
+    /// Without the lock, two changes of one rule could have another order in each category.
+    fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the classifiers of the categories of a rule.

@@ -1,7 +1,10 @@
 //! Tests of the classifiers with the contract of `rte_acl`.
 
 use std::{
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Barrier,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
 };
 
@@ -130,6 +133,35 @@ fn readers_see_changes_of_another_thread() {
         }
     });
     assert_eq!(live.statistics()[0].current.rules, CHANGES as usize);
+}
+
+/// Two threads insert and remove the same rule.
+#[test]
+fn changes_have_one_order_in_all_categories() {
+    const CHANGES: usize = 20;
+    let live = LiveAclClassifier::build(&[], ACL_CATEGORIES_MAX, 0).unwrap();
+    let rule = AclRule { category_mask: u32::MAX, ..ANY };
+    for round in 0..300 {
+        let begin = Barrier::new(2);
+        thread::scope(|scope| {
+            for number in 0..2 {
+                let (begin, live) = (&begin, &live);
+                scope.spawn(move || {
+                    begin.wait();
+                    for change in number..number + CHANGES {
+                        let change = if change % 2 == 0 {
+                            LiveAclClassifier::insert
+                        } else {
+                            LiveAclClassifier::remove
+                        };
+                        change(live, &rule).unwrap();
+                    }
+                });
+            }
+        });
+        let rules: Vec<_> = live.statistics().iter().map(|own| own.current.rules).collect();
+        assert!(rules.iter().all(|own| *own == rules[0]), "round {round}: {rules:?}");
+    }
 }
 
 #[test]
