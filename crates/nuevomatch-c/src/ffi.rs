@@ -12,9 +12,9 @@ use std::{
     slice,
 };
 
-use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX, PriorityRule};
+use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX};
 
-use crate::five_tuple::{BATCH, RuleProblem, rule, winners};
+use crate::five_tuple::{BATCH, RuleProblem, converted, rule, winners};
 
 /// A classifier: `nuevomatch`.
 pub struct NuevoMatchHandle(NuevoMatch<5>);
@@ -157,9 +157,7 @@ pub unsafe extern "C" fn nuevomatch_build(
     seed: u64,
 ) -> *mut NuevoMatchHandle {
     // SAFETY: the caller guarantees that the pointer is valid.
-    let rules = unsafe { all(rules, count) };
-    let rules: Option<Vec<PriorityRule<5>>> =
-        rules.and_then(|rules| rules.iter().map(|own| rule(own).ok()).collect());
+    let rules = unsafe { all(rules, count) }.and_then(converted);
     let settings = NuevoMatchSettings { seed, ..Default::default() };
     let schema = KeySchema::five_tuple();
     let built = rules.and_then(|rules| NuevoMatch::build(&schema, &rules, &settings).ok());

@@ -64,6 +64,18 @@ pub(crate) fn rule(own: &NuevoMatchRule) -> Result<PriorityRule<5>, RuleProblem>
         .map_err(RuleProblem::of)
 }
 
+/// Returns the rules of the classifier.
+///
+/// The result is `None` if a rule is invalid, or if the system refuses the memory of the copies.
+pub(crate) fn converted(rules: &[NuevoMatchRule]) -> Option<Vec<PriorityRule<5>>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(rules.len()).ok()?;
+    for own in rules {
+        all.push(rule(own).ok()?);
+    }
+    Some(all)
+}
+
 /// Finds the winners for at most [`BATCH`] keys.
 pub(crate) fn winners(
     classifier: &NuevoMatch<5>,

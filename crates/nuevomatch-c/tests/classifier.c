@@ -66,7 +66,23 @@ static void refused(nuevomatch *classifier, const nuevomatch_rule *good, nuevoma
     assert(nuevomatch_insert(classifier, &bad) == -1 && nuevomatch_remove(classifier, &bad) == -1);
 }
 
-int main(void) {
+/* Builds more rules than the memory of the process can hold twice. The process continues. */
+static int build_without_memory(void) {
+    const size_t count = 3000000;
+    nuevomatch_rule *rules = calloc(count, sizeof *rules);
+    assert(rules != NULL);
+    assert(nuevomatch_build(rules, count, 1) == NULL);
+    assert(nuevomatch_check(rules, count, NULL) == 1);
+    nuevomatch *few = nuevomatch_build(rules, 100, 1);
+    nuevomatch_statistics sizes;
+    assert(nuevomatch_get_statistics(few, &sizes) == 1 && sizes.rules == 100);
+    nuevomatch_free(few);
+    free(rules);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "without-memory") == 0) return build_without_memory();
     static nuevomatch_rule rules[RULES];
     static int live[RULES];
     for (uint32_t i = 0; i < RULES; i++) {

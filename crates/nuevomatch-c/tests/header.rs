@@ -28,11 +28,15 @@ fn library() -> PathBuf {
     folder.join("libshunt_nuevomatch_c.a")
 }
 
-#[test]
-fn a_c_program_finds_what_a_scan_finds() {
+/// Kilobytes of addresses of a program that builds 3,000,000 rules.
+///
+/// The rules have 84 MB, and their copies in the classifier have 204 MB.
+const KILOBYTES_WITHOUT_MEMORY: &str = "250000";
+
+/// Compiles the C program into a folder.
+fn compile(folder: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("classifier");
+    let program = folder.join("classifier");
     let compiled = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-I"])
         .arg(root.join("include"))
@@ -43,6 +47,26 @@ fn a_c_program_finds_what_a_scan_finds() {
         .output()
         .unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+/// A build without memory returns NULL, and the program continues.
+#[test]
+fn a_build_without_memory_returns_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = Command::new("sh")
+        .args(["-c", r#"ulimit -v "$1" && exec "$0" without-memory"#])
+        .arg(compile(folder.path()))
+        .arg(KILOBYTES_WITHOUT_MEMORY)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+}
+
+#[test]
+fn a_c_program_finds_what_a_scan_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path());
     let ran = Command::new(&program).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let layout = [

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{
     AclError, AclRuleError, BestMatch, FieldMatch, KeySchema, LiveNuevoMatch, LiveReader,
     LiveSettings, LiveStatistics, NuevoMatch, NuevoMatchSettings, PRIORITY_MAX, PriorityRule,
-    RuleUpdate, Trainer,
+    RuleUpdate, Trainer, memory::rule_list,
 };
 
 /// Largest number of categories, `RTE_ACL_MAX_CATEGORIES`.
@@ -336,6 +336,7 @@ impl AclReader {
 /// # Errors
 ///
 /// If the number of categories or a rule is illegal. A rule that is in no category is checked too.
+/// Also if the system refuses the memory of the copies: one for each category of a rule.
 fn by_category(
     rules: &[AclRule],
     categories: usize,
@@ -343,7 +344,9 @@ fn by_category(
     if !(1..=ACL_CATEGORIES_MAX).contains(&categories) {
         return Err(AclError::Categories { categories, max: ACL_CATEGORIES_MAX });
     }
-    let mut all = vec![Vec::new(); categories];
+    let of_category = |category| rules.iter().filter(|rule| rule.is_in(category)).count();
+    let lists = (0..categories).map(|category| rule_list(of_category(category)));
+    let mut all = lists.collect::<Result<Vec<Vec<_>>, _>>()?;
     for (position, rule) in rules.iter().enumerate() {
         let refused = |problem| AclError::Rule { rule: position, problem };
         let own = rule.priority_rule().map_err(refused)?;

@@ -5,12 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic when a test fails")]
 
-use std::{env, process::Command};
+use std::{env, hint::black_box, process::Command};
 
 use shunt_nuevomatch::{
-    AnyStartIndex, BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema,
-    LiveNuevoMatch, LiveSettings, NuevoMatch, NuevoMatchSettings, PartitionSettings, PriorityRule,
-    RuleUpdate, StartIndexKind,
+    ACL_CATEGORIES_MAX, AclClassifier, AclError, AclRule, AnyStartIndex, BestMatch, BoxRule,
+    BucketCapacity, Error, FieldMatch, KeySchema, LiveAclClassifier, LiveNuevoMatch, LiveSettings,
+    NuevoMatch, NuevoMatchSettings, PartitionSettings, PriorityRule, RuleUpdate, StartIndexKind,
 };
 
 /// A rule over a field of 32 bits, one of no bits, and one of 16 bits.
@@ -218,33 +218,108 @@ const KILOBYTES_OF_CHILD: usize = 300 * 1024;
 
 const _: () = assert!(2 * RULES_OF_CHILD * size_of::<Rule>() > KILOBYTES_OF_CHILD * 1024);
 
-/// A build without memory is an error, and the process continues.
-///
-/// The limit applies to a second process, which runs this test alone.
-#[test]
-fn a_build_without_memory_is_an_error() {
-    if env::var_os(CHILD).is_some() {
-        let rules = vec![rule(exact(1), FieldMatch::Any, 1, 1); RULES_OF_CHILD];
-        let settings = NuevoMatchSettings::default();
-        let error = Classifier::build(&schema(), &rules, &settings).unwrap_err();
-        let expected = (RULES_OF_CHILD, RULES_OF_CHILD * size_of::<Rule>());
-        assert!(
-            matches!(error, Error::Memory { rules, bytes } if (rules, bytes) == expected),
-            "{error}"
-        );
-        let few = Classifier::build(&schema(), &rules[..100], &settings).unwrap();
-        assert_eq!(few.len(), 100);
-        return;
-    }
+/// Number of rules of an ACL that fit into the memory of the process once, but not once for each
+/// category.
+const ACL_RULES_OF_CHILD: usize = 400_000;
+
+const _: () = assert!(
+    ACL_CATEGORIES_MAX * ACL_RULES_OF_CHILD * size_of::<PriorityRule<5>>()
+        > KILOBYTES_OF_CHILD * 1024
+);
+
+/// Returns whether this is the process with little memory.
+fn has_little_memory() -> bool {
+    env::var_os(CHILD).is_some()
+}
+
+/// Runs a test alone in a second process, which has little memory.
+fn run_with_little_memory(test: &str) {
     let output = Command::new("sh")
         .args(["-c", r#"ulimit -v "$1" && exec "$0" --exact "$2""#])
         .arg(env::current_exe().unwrap())
         .arg(KILOBYTES_OF_CHILD.to_string())
-        .arg("a_build_without_memory_is_an_error")
+        .arg(test)
         .env(CHILD, "1")
         .env("MALLOC_ARENA_MAX", "1")
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+}
+
+/// A build without memory is an error, and the process continues.
+#[test]
+fn a_build_without_memory_is_an_error() {
+    if !has_little_memory() {
+        return run_with_little_memory("a_build_without_memory_is_an_error");
+    }
+    let rules = vec![rule(exact(1), FieldMatch::Any, 1, 1); RULES_OF_CHILD];
+    let settings = NuevoMatchSettings::default();
+    let error = Classifier::build(&schema(), &rules, &settings).unwrap_err();
+    let expected = (RULES_OF_CHILD, RULES_OF_CHILD * size_of::<Rule>());
+    assert!(
+        matches!(error, Error::Memory { rules, bytes } if (rules, bytes) == expected),
+        "{error}"
+    );
+    let few = Classifier::build(&schema(), &rules[..100], &settings).unwrap();
+    assert_eq!(few.len(), 100);
+}
+
+/// The build copies a rule for each of its categories.
+#[test]
+fn an_acl_without_memory_is_an_error() {
+    if !has_little_memory() {
+        return run_with_little_memory("an_acl_without_memory_is_an_error");
+    }
+    let rule = AclRule {
+        category_mask: u32::MAX,
+        priority: 1,
+        userdata: 1,
+        source: (0, 0),
+        destination: (0, 0),
+        source_ports: (0, 65535),
+        destination_ports: (0, 65535),
+        protocol: (0, 0),
+    };
+    let rules = vec![rule; ACL_RULES_OF_CHILD];
+    let errors = [
+        AclClassifier::build(&rules, ACL_CATEGORIES_MAX, 0).unwrap_err(),
+        LiveAclClassifier::build(&rules, ACL_CATEGORIES_MAX, 0).unwrap_err(),
+    ];
+    let bytes = ACL_RULES_OF_CHILD * size_of::<PriorityRule<5>>();
+    let expected = Error::Memory { rules: ACL_RULES_OF_CHILD, bytes };
+    assert_eq!(errors, [AclError::Build(expected); 2]);
+    assert!(AclClassifier::build(&rules[..100], ACL_CATEGORIES_MAX, 0).is_ok());
+}
+
+/// A rebuild copies the rules; without memory the old classifier stays.
+#[test]
+fn a_rebuild_without_memory_is_an_error() {
+    const RULES: u32 = 100_000;
+    const PIECE: usize = 1 << 20;
+    if !has_little_memory() {
+        return run_with_little_memory("a_rebuild_without_memory_is_an_error");
+    }
+    let rules: Vec<_> = (0..RULES).map(|i| rule(exact(i), FieldMatch::Any, 1, i)).collect();
+    let live = LiveNuevoMatch::<3>::new(&schema(), &rules, LiveSettings::default()).unwrap();
+    // All memory in pieces, of which two are freed: less than half of the rules.
+    let mut pieces: Vec<Vec<u8>> = Vec::with_capacity(KILOBYTES_OF_CHILD * 1024 / PIECE);
+    loop {
+        let mut piece = Vec::new();
+        if piece.try_reserve_exact(PIECE).is_err() {
+            break;
+        }
+        pieces.push(black_box(piece));
+    }
+    pieces.truncate(pieces.len() - 2);
+    let bytes = rules.len() * size_of::<Rule>();
+    assert!(bytes > 4 * PIECE);
+    assert_eq!(live.rebuild(), Err(Error::Memory { rules: rules.len(), bytes }));
+    drop(pieces);
+    let found = |key: u32| live.reader().lookup(&[key, 0, 80]).map(|best| best.value);
+    assert_eq!([0, RULES - 1, RULES].map(found), [Some(0), Some(RULES - 1), None]);
+    live.rebuild().unwrap();
+    let statistics = live.statistics();
+    assert_eq!((statistics.rebuilds, statistics.rebuild_errors), (1, 1));
+    assert_eq!(statistics.current.rules, rules.len());
 }

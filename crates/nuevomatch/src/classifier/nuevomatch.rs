@@ -22,7 +22,7 @@ use crate::{
     blocks::{BlockLayout, LayoutDemand, RuleArena},
     box_rule::widths,
     candidates::IndexedSet,
-    memory::check_memory,
+    memory::{check_memory, rule_list},
     partition::{IsetPlan, IsetPlanner, SETS_MAX},
     remainder::{AcceptAll, BestRanks, LIST_RULES_MAX, RankFilter, Remainder},
     rule::PriorityRule,
@@ -312,11 +312,27 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     #[must_use]
     pub fn rules(&self) -> Vec<PriorityRule<N>> {
         let mut rules = Vec::with_capacity(self.len());
-        for set in &self.sets {
-            set.for_each(&self.arena, |rule| rules.push(rule));
-        }
-        self.remainder.for_each(|rule| rules.push(rule));
+        self.for_each_rule(|rule| rules.push(rule));
         rules
+    }
+
+    /// Returns all rules for a build, in a list with room for `more` rules.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system refuses the memory of the list.
+    pub(crate) fn rules_and_room(&self, more: usize) -> Result<Vec<PriorityRule<N>>, Error> {
+        let mut rules = rule_list(self.len().saturating_add(more))?;
+        self.for_each_rule(|rule| rules.push(rule));
+        Ok(rules)
+    }
+
+    /// Calls `visit` for each rule, in no particular order.
+    fn for_each_rule(&self, mut visit: impl FnMut(PriorityRule<N>)) {
+        for set in &self.sets {
+            set.for_each(&self.arena, &mut visit);
+        }
+        self.remainder.for_each(visit);
     }
 
     /// Returns the number of rules.

@@ -261,15 +261,16 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
     /// Builds a new classifier from the rules, and puts it into use.
     pub(super) fn rebuild(&self) -> Result<(), Error> {
         let _only = self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attempt = Attempt { shared: self, is_complete: false };
         let rules = {
             let mut writer = self.lock();
+            let pending = writer.pending.len();
+            let mut rules = self.copies.read(|classifier| classifier.rules_and_room(pending))?;
             writer.training = std::mem::take(&mut writer.pending);
             writer.log = Some(Vec::new());
-            let mut rules = self.copies.read(NuevoMatch::rules);
             rules.extend_from_slice(&writer.training);
             rules
         };
-        let mut attempt = Attempt { shared: self, is_complete: false };
         let LiveSettings { nuevomatch, index, .. } = &self.settings;
         let built = NuevoMatch::build_with(&self.schema, &rules, nuevomatch, index);
         drop(rules);
