@@ -18,8 +18,11 @@ pub(crate) struct RuleProblem {
 
 impl RuleProblem {
     /// The rules are a null pointer, or more than memory can hold.
-    pub(crate) const NO_RULES: Self =
-        Self { field: c"rules", reason: c"NULL, or more rules than memory can hold" };
+    pub(crate) const NO_RULES: Self = Self {
+        field: c"rules",
+        reason: c"NULL, or more than memory can hold: pass an array of at least one rule and its \
+                  count",
+    };
 
     /// Returns the member and the reason of an error.
     fn of(error: Error) -> Self {
@@ -30,8 +33,10 @@ impl RuleProblem {
             Error::InvalidField { field: 3, .. } => (c"destination_port_low", RANGE_REASON),
             Error::InvalidField { field: 4, .. } => (c"protocol_low", RANGE_REASON),
             Error::Priority { .. } => (c"priority", PRIORITY_REASON),
-            // The other errors are of other schemas.
-            _ => (c"rule", c"not a rule of this classifier"),
+            // The other errors are of other schemas, which a 5-tuple never has.
+            _ => {
+                (c"rule", c"the rule is of another schema: fill in every member of nuevomatch_rule")
+            }
         };
         Self { field, reason }
     }

@@ -141,6 +141,7 @@ int main(int argc, char **argv) {
     nuevomatch_error error;
     assert(nuevomatch_build(NULL, 1, 1) == NULL);
     assert(nuevomatch_check(NULL, 1, &error) == 0 && strcmp(error.field, "rules") == 0);
+    assert(strstr(error.reason, "pass an array of at least one rule and its count") != NULL);
     assert(nuevomatch_check(NULL, 0, &error) == 1);
     assert(nuevomatch_insert(classifier, NULL) == -1);
     assert(nuevomatch_lookup(classifier, NULL, NULL) == 0);
