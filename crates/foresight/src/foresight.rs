@@ -5,7 +5,7 @@ use std::{cmp::Reverse, time::Duration};
 use crate::{
     event::{FlowEvent, NewFlow},
     forecast::{Forecast, ForecastSource},
-    governor::{Governor, GovernorConfig, GovernorState},
+    governor::{Governor, GovernorConfig, GovernorState, PauseReason, SlowPathTimes},
     outcome::OutcomeCounts,
     predictor::Predictor,
 };
@@ -19,6 +19,8 @@ pub struct Foresight {
     config: GovernorConfig,
     /// The index of the first of equally confident predictors in the next call.
     first: usize,
+    /// The mean time of the slow path for a miss, if it was measured.
+    per_miss: Option<Duration>,
     /// Scratch: the indices of the predictors in the order of a call.
     order: Vec<usize>,
 }
@@ -45,6 +47,10 @@ pub struct PredictorStatus {
     pub state: GovernorState,
     /// Number of pauses of the predictor so far.
     pub pauses: u64,
+    /// The reason of the last pause; `None` before the first one.
+    pub pause_reason: Option<PauseReason>,
+    /// The mean time of the slow path for a miss, if it was measured.
+    pub per_miss: Option<Duration>,
     /// Number of forecasts that the predictor made.
     pub forecasts: u64,
     /// Number of items in the memory of the predictor.
@@ -81,7 +87,7 @@ impl Foresight {
     /// Creates a collection without predictors, with these settings of governors.
     #[must_use]
     pub const fn new(config: GovernorConfig) -> Self {
-        Self { predictors: Vec::new(), config, first: 0, order: Vec::new() }
+        Self { predictors: Vec::new(), config, first: 0, per_miss: None, order: Vec::new() }
     }
 
     /// Adds a predictor to those that run.
@@ -166,8 +172,15 @@ impl Foresight {
     /// Passes the outcomes of each predictor since the start to its governor.
     pub fn update(&mut self, now: Duration, counts: impl Fn(ForecastSource) -> OutcomeCounts) {
         for own in &mut self.predictors {
+            let times = SlowPathTimes { predictor: own.spent, per_miss: self.per_miss };
+            own.governor.set_times(times);
             own.governor.update(&counts(own.predictor.source()), now);
         }
+    }
+
+    /// Sets the mean time of the slow path for a miss, with which governors compare times.
+    pub const fn set_per_miss(&mut self, time: Option<Duration>) {
+        self.per_miss = time;
     }
 
     /// Returns whether any predictor learns from new flows.
@@ -195,6 +208,8 @@ impl Foresight {
             source: own.predictor.source(),
             state: own.governor.state(),
             pauses: own.governor.pauses(),
+            pause_reason: own.governor.pause_reason(),
+            per_miss: self.per_miss,
             forecasts: own.forecasts,
             items: own.predictor.len(),
             spent: own.spent,

@@ -7,6 +7,16 @@
 //! covered or refused costs a quarter of a token. A new flow that the predictor observes costs a
 //! sixteenth of a token.
 //!
+//! A hit only saves a miss if the flow would have missed without the forecast. The switch withholds
+//! some forecasts, and [`crate::comparison`] derives the worth of a hit from their outcomes. A hit
+//! earns tokens by its worth. A withheld forecast costs nothing, because the switch chose to
+//! withhold it.
+//!
+//! The governor also compares times, if the switch measures them. The time that a predictor saves
+//! is the number of saved misses times the time of the slow path for a miss. A predictor is paused
+//! if it takes more than [`GovernorConfig::tokens_per_hit`] times as long, with its translations, in
+//! [`TIME_WINDOWS`] successive windows of [`TIME_WINDOW`].
+//!
 //! A predictor starts in a trial with few tokens. A predictor that has earned more tokens than it
 //! spent becomes `on`. A predictor is paused when its tokens have run out and none of its pending
 //! forecasts can earn more. After the pause a new trial starts. Each pause after a failed trial is
@@ -28,7 +38,10 @@
 
 use std::time::Duration;
 
-use crate::outcome::OutcomeCounts;
+use crate::{
+    comparison::{Comparison, MISS_WORTH},
+    outcome::OutcomeCounts,
+};
 
 /// Settings of a [`Governor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +99,29 @@ pub enum GovernorState {
     Trial,
 }
 
+/// The reason for which a predictor is paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseReason {
+    /// Too few of its forecasts were hit.
+    FewHits,
+    /// Its forecasts were hit, but too few of the withheld flows missed.
+    FewSavedMisses,
+    /// The predictor took more time of the slow path than it saved.
+    SlowPathTime,
+}
+
+impl PauseReason {
+    /// Returns the reason as a clause of a log line.
+    #[must_use]
+    pub const fn clause(self) -> &'static str {
+        match self {
+            Self::FewHits => "too few of its forecasts were hit",
+            Self::FewSavedMisses => "its flows would seldom miss without forecasts",
+            Self::SlowPathTime => "it takes more slow-path time than it saves",
+        }
+    }
+}
+
 /// Pauses a predictor that costs more translations than it saves.
 #[derive(Clone, Debug)]
 pub struct Governor {
@@ -113,7 +149,48 @@ pub struct Governor {
     pause: Duration,
     /// Number of pauses so far.
     pauses: u64,
+    /// The reason of the last pause.
+    pause_reason: Option<PauseReason>,
+    /// The outcomes of installed and withheld forecasts.
+    comparison: Comparison,
+    /// The times that were measured until now.
+    times: SlowPathTimes,
+    /// The window in which times are compared.
+    window: TimeWindow,
 }
+
+/// The times of the slow path that a switch measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowPathTimes {
+    /// The time that the predictor itself took since the start.
+    pub predictor: Duration,
+    /// The mean time for a miss; `None` if it was not measured.
+    pub per_miss: Option<Duration>,
+}
+
+/// A window in which the times that a predictor takes and saves are compared.
+#[derive(Clone, Copy, Debug, Default)]
+struct TimeWindow {
+    /// The start of the window.
+    start: Duration,
+    /// The outcomes at the start.
+    counts: OutcomeCounts,
+    /// The time that the predictor itself took until the start.
+    predictor: Duration,
+    /// Number of windows before this one in which the predictor took too much time.
+    too_slow: u32,
+}
+
+/// Least length of a window in which times are compared.
+const TIME_WINDOW: Duration = Duration::from_secs(1);
+
+/// Least number of installed and of settled forecasts in such a window.
+const TIME_FORECASTS_MIN: u64 = 256;
+
+/// Number of successive windows with too much time after which a predictor is paused.
+///
+/// The time of a thread that was descheduled distorts one window.
+const TIME_WINDOWS: u32 = 2;
 
 /// Number of parts of a token. A new flow costs one part.
 const PARTS: u64 = 16;
@@ -198,6 +275,10 @@ impl Governor {
             counts: OutcomeCounts::default(),
             pause: config.pause,
             pauses: 0,
+            pause_reason: None,
+            comparison: Comparison::default(),
+            times: SlowPathTimes::default(),
+            window: TimeWindow::default(),
         }
     }
 
@@ -211,6 +292,17 @@ impl Governor {
     #[must_use]
     pub const fn pauses(&self) -> u64 {
         self.pauses
+    }
+
+    /// Returns the reason of the last pause; `None` before the first one.
+    #[must_use]
+    pub const fn pause_reason(&self) -> Option<PauseReason> {
+        self.pause_reason
+    }
+
+    /// Sets the times that were measured until now, for the next update.
+    pub const fn set_times(&mut self, times: SlowPathTimes) {
+        self.times = times;
     }
 
     /// Returns the outcomes that the last update had.
@@ -255,11 +347,12 @@ impl Governor {
             self.installed.record(counts.installed, now, self.config.trial_time / RECORDS_MAX);
         }
         self.is_growing = is_trial_time && self.parts < PARTS && self.grows(counts, now);
+        self.comparison.add(&self.counts, counts);
         let earned = self.earned(counts);
         self.counts = *counts;
         if let GovernorState::Paused { until } = self.state {
             if until <= now {
-                self.start_trial();
+                self.start_trial(now);
             }
             return;
         }
@@ -268,7 +361,10 @@ impl Governor {
             (self.state, self.pause) = (GovernorState::On, self.config.pause);
         }
         if self.state == GovernorState::Trial && self.is_trial_over(now) {
-            return self.start_pause(now);
+            return self.start_pause(now, self.reason_of_hits());
+        }
+        if self.takes_too_long(now) {
+            return self.start_pause(now, PauseReason::SlowPathTime);
         }
         if self.parts >= PARTS {
             self.out_since = None;
@@ -277,8 +373,44 @@ impl Governor {
         let out_for = now.saturating_sub(*self.out_since.get_or_insert(now));
         let is_settled = out_for >= DELIVERY_TIME && pending(counts) == 0;
         if is_settled || out_for >= self.config.outcome_time {
-            self.start_pause(now);
+            self.start_pause(now, self.reason_of_hits());
         }
+    }
+
+    /// Returns the reason to pause a predictor that earns too few tokens.
+    const fn reason_of_hits(&self) -> PauseReason {
+        if self.comparison.hits_suffice(self.config.tokens_per_hit) {
+            PauseReason::FewSavedMisses
+        } else {
+            PauseReason::FewHits
+        }
+    }
+
+    /// Returns whether the predictor took too much time in [`TIME_WINDOWS`] windows.
+    ///
+    /// The forecasts that settle in a window are not those that are installed in it. So the saved
+    /// time of a settled forecast is compared with the time that an installed one takes.
+    fn takes_too_long(&mut self, now: Duration) -> bool {
+        let Some(per_miss) = self.times.per_miss else { return false };
+        let own = self.counts.since(&self.window.counts);
+        let count = own.installed.min(own.settled());
+        if now.saturating_sub(self.window.start) < TIME_WINDOW || count < TIME_FORECASTS_MIN {
+            return false;
+        }
+        let spent = own.spent + self.times.predictor.saturating_sub(self.window.predictor);
+        let worth = own.hits * self.comparison.hit_worth() * self.config.tokens_per_hit;
+        let saved = per_miss.as_nanos() * u128::from(worth) * u128::from(own.installed);
+        let settled = u128::from(own.settled() * MISS_WORTH);
+        let is_too_slow = saved < spent.as_nanos() * settled;
+        let too_slow = if is_too_slow { self.window.too_slow + 1 } else { 0 };
+        self.start_window(now, too_slow);
+        too_slow >= TIME_WINDOWS
+    }
+
+    /// Starts a window in which times are compared.
+    const fn start_window(&mut self, now: Duration, too_slow: u32) {
+        let (counts, predictor) = (self.counts, self.times.predictor);
+        self.window = TimeWindow { start: now, counts, predictor, too_slow };
     }
 
     /// Returns whether a trial has failed.
@@ -292,14 +424,14 @@ impl Governor {
             || is_late && self.trial_flows >= self.config.trial_flows_min
     }
 
-    /// Returns whether more than half of the settled forecasts of the trial were hit.
-    const fn is_worthwhile(&self, counts: &OutcomeCounts) -> bool {
+    /// Returns whether more than half of the settled forecasts of the trial saved a miss.
+    fn is_worthwhile(&self, counts: &OutcomeCounts) -> bool {
         let hits = counts.hits.saturating_sub(self.trial_counts.hits);
         let settled = counts.settled().saturating_sub(self.trial_counts.settled());
-        hits > 0 && hits * 2 > settled
+        hits > 0 && hits * 2 * self.comparison.hit_worth() > settled * MISS_WORTH
     }
 
-    /// Returns whether more than half of the forecasts of the trial were hit.
+    /// Returns whether more than half of the forecasts of the trial saved a miss.
     ///
     /// A wrong forecast settles later than a hit. So a forecast without an outcome counts as wrong
     /// by its age: in part, and as a whole from [`LEADS`] mean leads on.
@@ -308,11 +440,16 @@ impl Governor {
         let Some(lead) = trial.mean_lead() else { return false };
         let before = self.trial_counts.installed;
         let judged = self.installed.judged(before, counts.installed, now, lead * LEADS);
-        trial.hits * 2 > judged.saturating_sub(trial.device_covered).max(trial.settled())
+        let judged = judged.saturating_sub(trial.device_covered).max(trial.settled());
+        trial.hits * 2 * self.comparison.hit_worth() > judged * MISS_WORTH
     }
 
     /// Starts a trial of the predictor.
-    fn start_trial(&mut self) {
+    ///
+    /// Earlier outcomes of withheld forecasts count less: the traffic may have changed.
+    fn start_trial(&mut self, now: Duration) {
+        self.comparison.age();
+        self.start_window(now, 0);
         self.state = GovernorState::Trial;
         (self.parts, self.out_since) = (self.config.trial * PARTS, None);
         (self.trial_flows, self.trial_since) = (0, None);
@@ -321,7 +458,8 @@ impl Governor {
     }
 
     /// Pauses the predictor, each time twice as long up to a limit.
-    fn start_pause(&mut self, now: Duration) {
+    fn start_pause(&mut self, now: Duration, reason: PauseReason) {
+        self.pause_reason = Some(reason);
         self.state = GovernorState::Paused { until: now + self.pause };
         self.pause = (self.pause * 2).min(self.config.pause_max);
         self.pauses += 1;
@@ -332,7 +470,12 @@ impl Governor {
         let hits = counts.hits.saturating_sub(self.counts.hits);
         let lookups = lookups(counts).saturating_sub(lookups(&self.counts));
         let growth = if self.is_growing { GROWTH } else { 1 };
-        hits * self.config.tokens_per_hit * growth * PARTS + lookups * (PARTS - LOOKUP_PARTS)
+        let withheld = counts.withheld.saturating_sub(self.counts.withheld);
+        let saved = hits * self.config.tokens_per_hit * growth * PARTS;
+        let worth = u128::from(saved) * u128::from(self.comparison.hit_worth());
+        // A worth is at most one miss, so the quotient is at most `saved`.
+        let earned = u64::try_from(worth / u128::from(MISS_WORTH)).unwrap_or(saved);
+        earned + lookups * (PARTS - LOOKUP_PARTS) + withheld * PARTS
     }
 }
 
@@ -343,6 +486,6 @@ fn lookups(counts: &OutcomeCounts) -> u64 {
 
 /// Returns the number of forecasts without an outcome yet.
 fn pending(counts: &OutcomeCounts) -> u64 {
-    let ended = counts.settled() + counts.device_covered + lookups(counts);
+    let ended = counts.settled() + counts.device_covered + counts.withheld + lookups(counts);
     counts.received.saturating_sub(ended)
 }

@@ -7,7 +7,8 @@
 //! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several
 //! predictors, and gives each a budget. A [`Governor`] compares the translations that a predictor
 //! costs with the translations that it saves. The governor pauses a predictor that costs more than
-//! it saves, and tries the predictor again later.
+//! it saves, and tries the predictor again later. To know the saved translations, a caller withholds
+//! some forecasts, and counts their flows that miss.
 //!
 //! The crate has no threads, clocks or sockets. The caller passes the current time as a duration
 //! since a start of its choice. The caller also reports the outcomes of forecasts as
@@ -62,13 +63,14 @@ mod outcome;
 mod predictor;
 mod predictors;
 
+mod comparison;
 mod foresight;
 mod governor;
 
 pub use event::{FlowEvent, NewFlow, SiblingSet, SiblingSets};
 pub use forecast::{Confidence, Forecast, ForecastSource};
 pub use foresight::{Foresight, PredictorStatus};
-pub use governor::{Governor, GovernorConfig, GovernorState};
+pub use governor::{Governor, GovernorConfig, GovernorState, PauseReason, SlowPathTimes};
 pub use outcome::{ForecastRefusal, OutcomeCounts};
 pub use predictor::Predictor;
 pub use predictors::{

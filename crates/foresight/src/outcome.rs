@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// The outcomes of the forecasts of one origin.
 ///
-/// `received = pending + installed + late + covered + refused`, and
-/// `installed = unused so far + hits + wrong + evicted + device_covered`.
+/// `received = pending + installed + withheld + late + covered + refused`,
+/// `installed = unused so far + hits + wrong + evicted + device_covered`, and
+/// `withheld = waiting + arrived + unneeded`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
     /// Number of forecasts that a packet thread received.
@@ -26,6 +27,14 @@ pub struct OutcomeCounts {
     ///
     /// The device has entries of packets for them, so the forecast was neither wrong nor needed.
     pub device_covered: u64,
+    /// Number of withheld forecasts: translated, but not installed.
+    ///
+    /// They are the control group of the installed forecasts.
+    pub withheld: u64,
+    /// Number of withheld forecasts of which the flow missed, as an installed entry would prevent.
+    pub arrived: u64,
+    /// Number of withheld forecasts without such a miss until their entries would have expired.
+    pub unneeded: u64,
     /// Number of refused forecasts, by [`ForecastRefusal`].
     pub refused: [u64; ForecastRefusal::COUNT],
     /// Number of translations that were made for forecasts.
@@ -142,14 +151,39 @@ impl OutcomeCounts {
         self.lead.checked_div(hits)
     }
 
+    /// Returns the share of withheld forecasts of which the flow missed.
+    ///
+    /// The result is `None` without withheld forecasts that have a known outcome.
+    #[must_use]
+    pub fn arrived_share(&self) -> Option<f64> {
+        share(self.arrived, self.arrived + self.unneeded)
+    }
+
+    /// Estimates the number of misses that the forecasts saved.
+    ///
+    /// An installed forecast saves as many misses as a withheld one had, and at most its own hits.
+    /// Without withheld forecasts, each hit counts as a saved miss.
+    #[must_use]
+    pub fn saved_misses(&self) -> u64 {
+        let withheld = self.arrived + self.unneeded;
+        if withheld == 0 {
+            return self.hits;
+        }
+        let saved = u128::from(self.settled()) * u128::from(self.arrived) / u128::from(withheld);
+        u64::try_from(saved).unwrap_or(u64::MAX).min(self.hits)
+    }
+
     /// Estimates the time that packets did not wait for translations.
     ///
-    /// `None` without a translation. Each hit saves one translation, which takes as long as the mean one
-    /// for a forecast.
+    /// `per_miss` is the mean time of the slow path for a miss. Without it, a miss takes as long as
+    /// the mean translation of a forecast. The result is `None` without both.
     #[must_use]
-    pub fn saved(&self) -> Option<Duration> {
-        let mean = self.spent.as_nanos().checked_div(self.translations.into())?;
-        let saved = mean.saturating_mul(self.hits.into());
+    pub fn saved(&self, per_miss: Option<Duration>) -> Option<Duration> {
+        let mean = match per_miss {
+            Some(time) => time.as_nanos(),
+            None => self.spent.as_nanos().checked_div(self.translations.into())?,
+        };
+        let saved = mean.saturating_mul(self.saved_misses().into());
         // 64 bits of nanoseconds last for 584 years.
         Some(Duration::from_nanos(u64::try_from(saved).unwrap_or(u64::MAX)))
     }
@@ -168,6 +202,9 @@ impl OutcomeCounts {
             wrong: self.wrong - earlier.wrong,
             evicted: self.evicted - earlier.evicted,
             device_covered: self.device_covered - earlier.device_covered,
+            withheld: self.withheld - earlier.withheld,
+            arrived: self.arrived - earlier.arrived,
+            unneeded: self.unneeded - earlier.unneeded,
             refused,
             translations: self.translations - earlier.translations,
             lead: self.lead.saturating_sub(earlier.lead),
@@ -186,6 +223,9 @@ impl OutcomeCounts {
         self.wrong += other.wrong;
         self.evicted += other.evicted;
         self.device_covered += other.device_covered;
+        self.withheld += other.withheld;
+        self.arrived += other.arrived;
+        self.unneeded += other.unneeded;
         self.translations += other.translations;
         self.lead += other.lead;
         self.spent += other.spent;

@@ -31,6 +31,10 @@ pub struct ForecastCounters {
     ///
     /// The translations of these forecasts are counted by origin, in [`OutcomeCounts::spent`].
     pub predictor_ns: Counter,
+    /// Misses of which the time was measured.
+    pub measured_misses: Counter,
+    /// Nanoseconds that the slow path took for these misses.
+    pub measured_miss_ns: Counter,
     /// The predictors of the packet thread.
     ///
     /// The thread skips an update while a reader holds the lock.
@@ -56,6 +60,12 @@ pub struct SourceCounters {
     evicted: SharedCounter,
     /// Entries without a hit of flows that an offload device forwards.
     device_covered: SharedCounter,
+    /// Forecasts that were withheld, as a control group.
+    withheld: SharedCounter,
+    /// Withheld forecasts of which the flow missed.
+    arrived: SharedCounter,
+    /// Withheld forecasts that ended without a miss.
+    unneeded: SharedCounter,
     /// Refused forecasts, by reason.
     refused: [SharedCounter; ForecastRefusal::COUNT],
     /// Translations that were made for forecasts.
@@ -128,6 +138,18 @@ impl ForecastCounters {
     pub const fn of(&self, source: ForecastSource) -> &SourceCounters {
         &self.sources[source as usize]
     }
+
+    /// Counts a miss for which the slow path took this time.
+    pub(crate) fn add_miss(&self, time: Duration) {
+        self.measured_misses.add(1);
+        self.measured_miss_ns.add(nanoseconds(time));
+    }
+
+    /// Returns the mean time of the slow path for a miss, if it was measured.
+    pub(crate) fn per_miss(&self) -> Option<Duration> {
+        let mean = self.measured_miss_ns.get().checked_div(self.measured_misses.get());
+        mean.map(Duration::from_nanos)
+    }
 }
 
 impl SourceCounters {
@@ -153,6 +175,9 @@ impl SourceCounters {
             wrong: self.wrong.get(),
             evicted: self.evicted.get(),
             device_covered: self.device_covered.get(),
+            withheld: self.withheld.get(),
+            arrived: self.arrived.get(),
+            unneeded: self.unneeded.get(),
             refused,
             translations: self.translations.get(),
             lead: Duration::from_nanos(self.lead_ns.get()),
@@ -198,6 +223,18 @@ impl ForecastAccount {
     pub(crate) fn install(&self) {
         self.source_counters().installed.add(1);
         self.ticket.iter().for_each(|ticket| ticket.install());
+    }
+
+    /// Counts the forecast as withheld.
+    pub(crate) fn withhold(&self) {
+        self.source_counters().withheld.add(1);
+    }
+
+    /// Counts the end of a withheld forecast; `has_missed` is true if its flow missed.
+    pub(crate) fn end_withheld(&self, has_missed: bool) {
+        let own = self.source_counters();
+        let outcome = if has_missed { &own.arrived } else { &own.unneeded };
+        outcome.add(1);
     }
 
     /// Counts translations of the forecast.

@@ -12,7 +12,7 @@ use shunt_foresight::{
 use shunt_pipeline::{InstallNo, Time};
 
 use super::{
-    FlowObservation, ForecastAccount, ForecastCounters, ForecastInbox, ForecastQueue,
+    ControlGroup, FlowObservation, ForecastAccount, ForecastCounters, ForecastInbox, ForecastQueue,
     ForecastRoutes, ForecastTicket, Speculation, Stopwatch, WaitingForecast, counters::nanoseconds,
 };
 use crate::{evict::link::Link, thread::ControlEnds};
@@ -26,11 +26,13 @@ pub struct ForecastConfig {
     pub idle: Duration,
     /// Maximum number of forecasts with speculative entries.
     pub speculative_max: usize,
+    /// The random input that chooses the withheld forecasts.
+    pub seed: u64,
 }
 
 impl Default for ForecastConfig {
     fn default() -> Self {
-        Self { per_iteration: 8, idle: Duration::from_secs(5), speculative_max: 16_384 }
+        Self { per_iteration: 8, idle: Duration::from_secs(5), speculative_max: 16_384, seed: 0 }
     }
 }
 
@@ -63,6 +65,8 @@ pub struct ThreadForecasts {
     pub(crate) counters: Arc<ForecastCounters>,
     /// The speculative entries of the thread.
     pub(crate) speculation: Speculation,
+    /// The withheld forecasts of predictors.
+    pub(crate) control: ControlGroup,
     /// The clock that measures the time of translations.
     pub(crate) stopwatch: Stopwatch,
 }
@@ -99,6 +103,9 @@ const OBSERVED_PER_ITERATION: usize = 8;
 /// Maximum number of forecasts that predictors make in one call.
 const FORECASTS_AT_ONCE: usize = 32;
 
+/// Number of misses of which the time of one is measured.
+const MISSES_PER_MEASUREMENT: u64 = 16;
+
 /// Time between two reports to the governors of the predictors.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -128,6 +135,7 @@ pub fn forecast_endpoint(
         waiting: ForecastQueue::default(),
         counters: Arc::clone(&counters),
         speculation: Speculation::default(),
+        control: ControlGroup::new(config.seed),
         stopwatch: Stopwatch::default(),
     };
     let link = Arc::clone(control.link());
@@ -153,7 +161,7 @@ impl ThreadForecasts {
         let is_report_due = !self.predictors.is_empty() && since_start(now) >= self.next_report;
         self.waiting.is_empty()
             && self.observed.is_empty()
-            && self.speculation.len() + self.speculation.awaited() == 0
+            && self.speculation.len() + self.speculation.awaited() + self.control.len() == 0
             && !is_report_due
             && self.time_to_forecast(now) > Duration::ZERO
     }
@@ -181,6 +189,19 @@ impl ThreadForecasts {
                 }
             }
         }
+    }
+
+    /// Returns the start of a miss if its time is to be measured.
+    ///
+    /// `misses` is the number of misses of the thread, this one included.
+    pub(crate) fn start_of_miss(&self, misses: u64) -> Option<Time> {
+        let is_measured = misses.is_multiple_of(MISSES_PER_MEASUREMENT);
+        if is_measured && !self.predictors.is_empty() { self.stopwatch.read() } else { None }
+    }
+
+    /// Counts a miss that the slow path began to handle at `start`.
+    pub(crate) fn end_miss(&self, start: Time) {
+        self.counters.add_miss(self.stopwatch.since(start));
     }
 
     /// Returns whether the predictors take new flows.
@@ -228,6 +249,7 @@ impl ThreadForecasts {
             return;
         }
         self.next_report = now + REPORT_INTERVAL;
+        self.predictors.set_per_miss(self.counters.per_miss());
         self.predictors.update(now, |source| self.counters.of(source).counts());
         // A predictor that is no longer paused, or has tokens again, may have a forecast.
         self.next_due = self.predictors.next_due();

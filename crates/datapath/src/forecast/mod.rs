@@ -23,9 +23,14 @@
 //! - Speculative entries are evicted first when room is needed.
 //! - A forecast is refused if its entry could displace an entry with traffic (`ROOM_DIVISOR`).
 //!
+//! Some forecasts of predictors are withheld, as a control group ([`ControlGroup`]): their flows show
+//! which misses the installed forecasts save. A withheld forecast has no entry, so it changes no
+//! packet.
+//!
 //! The translation of a forecast has no side effect. A traversal with learn requests is refused,
 //! because only a packet may learn. Meters and packet-ins take effect when a packet hits the entry.
 
+mod control_group;
 mod counters;
 mod device;
 mod endpoints;
@@ -37,6 +42,7 @@ mod speculation;
 mod stopwatch;
 mod ticket;
 
+pub(crate) use control_group::{ControlChoice, ControlGroup};
 pub(crate) use counters::{ForecastAccount, ForecastOutcome};
 pub use counters::{ForecastCounters, SourceCounters};
 pub(crate) use device::device_forecast;

@@ -56,6 +56,8 @@ mod verify;
 mod versions;
 #[path = "waiting.rs"]
 mod waiting;
+#[path = "withheld_forecasts.rs"]
+mod withheld_forecasts;
 
 use proptest::prelude::*;
 use shunt_datapath::{

@@ -168,6 +168,7 @@ impl ModelledSwitch {
             per_iteration: draw(runner, 1..20_usize),
             idle: Duration::from_secs(draw(runner, 1..20_u64)),
             speculative_max: draw(runner, prop::sample::select(vec![2, 1000])),
+            ..ForecastConfig::default()
         };
         let predictor = draw(runner, 0..3);
         modelled.forecasts = modelled.switch.attach_predictors(forecasts, || {

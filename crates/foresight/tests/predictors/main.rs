@@ -1,6 +1,7 @@
 //! Tests predictors with flows that have known successors, and with random flows.
 
 mod call_graph;
+mod comparison;
 mod pairs;
 
 use std::{sync::Arc, time::Duration};

@@ -150,6 +150,7 @@ fn forecast_status() -> ForecastStatus {
         speculative: 0,
         predictors_us: 0,
         upcalls: 0,
+        miss_ns: None,
         sources: vec![source],
     }
 }

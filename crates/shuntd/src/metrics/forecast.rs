@@ -34,6 +34,18 @@ const COUNTS: &[SourceMetric] = &[
         |own| own.translations,
     ),
     (
+        "shunt_forecast_withheld_total",
+        "counter",
+        "Forecasts that were withheld, as a control group of the installed ones, by predictor.",
+        |own| own.withheld,
+    ),
+    (
+        "shunt_forecast_withheld_arrived_total",
+        "counter",
+        "Withheld forecasts of which the flow missed, by predictor.",
+        |own| own.arrived,
+    ),
+    (
         "shunt_forecast_items",
         "gauge",
         "Items that a predictor remembers, summed over its threads.",
@@ -70,7 +82,7 @@ const TIMES: &[SourceMetric] = &[
     (
         "shunt_forecast_saved_seconds_total",
         "counter",
-        "Estimated waiting time that forecasts saved: hits times the mean time of a translation.",
+        "Estimated waiting time that forecasts saved: saved misses times the mean time of a miss.",
         |own| own.saved_us.unwrap_or_default(),
     ),
 ];

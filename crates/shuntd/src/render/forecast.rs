@@ -24,6 +24,8 @@ pub(crate) fn forecast(status: &Value) -> String {
         "covered",
         "wrong",
         "evicted",
+        "withheld",
+        "arrived",
         "precision",
         "coverage",
         "lead",
@@ -34,8 +36,18 @@ pub(crate) fn forecast(status: &Value) -> String {
     ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for own in sources {
-        let counts =
-            ["pauses", "received", "installed", "hits", "late", "covered", "wrong", "evicted"];
+        let counts = [
+            "pauses",
+            "received",
+            "installed",
+            "hits",
+            "late",
+            "covered",
+            "wrong",
+            "evicted",
+            "withheld",
+            "arrived",
+        ];
         let mut row = vec![word(&own["source"]).to_owned(), word(&own["state"]).to_owned()];
         row.extend(counts.map(|key| count(&own[key]).to_string()));
         row.extend(["precision", "coverage"].map(|key| percent(&own[key])));
@@ -55,6 +67,9 @@ pub(crate) fn forecast(status: &Value) -> String {
         let (source, covered) = (word(&own["source"]), count(&own["nic_covered"]));
         let _ = writeln!(text, "covered by the NIC after the installation: {source}: {covered}");
     }
+    for own in sources.iter().filter(|own| !own["arrived_share"].is_null()) {
+        text.push_str(&comparison(own));
+    }
     let [observed, missed] = ["observed", "not_observed"].map(|key| count(&status[key]));
     let _ = writeln!(
         text,
@@ -63,6 +78,19 @@ pub(crate) fn forecast(status: &Value) -> String {
     );
     let _ = writeln!(text, "time of predictors: {}", time(count(&status["predictors_us"])));
     text
+}
+
+/// Returns the comparison of the installed with the withheld forecasts of a source, as a line.
+fn comparison(own: &Value) -> String {
+    let [arrived, unneeded, saved] =
+        ["arrived", "unneeded", "saved_misses"].map(|key| count(&own[key]));
+    format!(
+        "comparison: {}: {arrived} of {} withheld flows missed ({}), {} of the installed were hit; saved misses: {saved}\n",
+        word(&own["source"]),
+        arrived + unneeded,
+        percent(&own["arrived_share"]),
+        percent(&own["precision"]),
+    )
 }
 
 /// Returns a share in percent.
@@ -92,11 +120,15 @@ mod tests {
             { "source": "reply", "state": "on", "pauses": 31, "received": 4, "installed": 3,
               "hits": 2, "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
               "coverage": 0.5, "lead_us": 40, "spent_us": 30, "saved_us": 20_000, "predictor_us": 61,
-              "unused_entries": 7, "nic_covered": 5, "refused": [["learns", 1]] } ] });
+              "withheld": 9, "arrived": 3, "unneeded": 5, "arrived_share": 0.375,
+              "saved_misses": 1, "unused_entries": 7, "nic_covered": 5, "refused": [["learns", 1]] } ] });
         let text = forecast(&status);
         let expected = ["on", "31", "100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "61 us", "7"];
         assert!(expected.iter().all(|word| text.contains(word)), "{text}");
         assert!(text.contains("refused: reply, learns: 1\n"), "{text}");
+        let comparison = "comparison: reply: 3 of 8 withheld flows missed (37.5 %), 100.0 % of the \
+                          installed were hit; saved misses: 1\n";
+        assert!(text.contains(comparison), "{text}");
         assert!(text.ends_with("time of predictors: 1500 us\n"), "{text}");
         assert!(text.contains("covered by the NIC after the installation: reply: 5\n"), "{text}");
     }

@@ -57,11 +57,14 @@ impl Default for ForesightOptions {
 
 impl ForesightOptions {
     /// Returns the forecast settings of a packet thread.
-    pub(crate) fn thread_config(&self) -> ForecastConfig {
+    ///
+    /// `seed` chooses the forecasts that are withheld.
+    pub(crate) fn thread_config(&self, seed: u64) -> ForecastConfig {
         ForecastConfig {
             per_iteration: self.forecasts_per_iteration,
             idle: Duration::from_millis(self.idle_ms),
             speculative_max: self.entries,
+            seed,
         }
     }
 
@@ -73,7 +76,7 @@ impl ForesightOptions {
     /// Creates the predictors of one packet thread.
     pub(crate) fn foresight(&self, seed: u64) -> Foresight {
         let mut foresight = Foresight::new(GovernorConfig::default());
-        let idle = self.thread_config().idle;
+        let idle = Duration::from_millis(self.idle_ms);
         self.predictors.iter().for_each(|name| foresight.add(name.predictor(seed, idle)));
         foresight
     }

@@ -22,6 +22,8 @@ pub struct ForecastStatus {
     pub predictors_us: u64,
     /// Packets that missed all caches and were translated.
     pub upcalls: u64,
+    /// Mean time of the slow path for a packet that missed, in nanoseconds, if it was measured.
+    pub miss_ns: Option<u64>,
     /// Origins that have made forecasts, and running predictors.
     pub sources: Vec<ForecastSourceStatus>,
 }
@@ -60,6 +62,20 @@ pub struct ForecastSourceStatus {
     pub evicted: u64,
     /// Forecasts without a hit because the NIC forwards the flow.
     pub nic_covered: u64,
+    /// Forecasts that were withheld: translated, but not installed.
+    ///
+    /// They are the control group of the installed forecasts.
+    pub withheld: u64,
+    /// Withheld forecasts of which the flow missed.
+    pub arrived: u64,
+    /// Withheld forecasts that ended without a miss.
+    pub unneeded: u64,
+    /// Share of withheld forecasts of which the flow missed, of all that have ended.
+    pub arrived_share: Option<f64>,
+    /// Estimated number of misses that the forecasts saved.
+    ///
+    /// An installed forecast saves as many misses as a withheld one had, and at most its own hits.
+    pub saved_misses: u64,
     /// Refused forecasts, by reason.
     pub refused: Vec<(&'static str, u64)>,
     /// Translations that were made for forecasts.
@@ -77,7 +93,7 @@ pub struct ForecastSourceStatus {
     /// Estimated time that packets saved by not waiting for translations,
     /// in microseconds.
     ///
-    /// Each hit saves the mean time of a translation that a forecast needs.
+    /// Each of the [`Self::saved_misses`] saves the mean time of a miss in the slow path.
     pub saved_us: Option<u64>,
     /// Cache entries of forecasts that expired or were evicted without a hit.
     pub unused_entries: u64,
@@ -89,7 +105,7 @@ impl ForecastStatus {
         let foresight = plane.foresight();
         let (observed, not_observed) = foresight.observed();
         let upcalls = plane.counters().iter().map(|own| own.upcalls.get()).sum();
-        let predictors = foresight.predictors();
+        let (predictors, per_miss) = (foresight.predictors(), foresight.per_miss());
         let sources = ForecastSource::ALL.iter().filter_map(|source| {
             let counts = foresight.counts(*source);
             let own = || predictors.iter().filter(|own| own.source == *source);
@@ -99,13 +115,15 @@ impl ForecastStatus {
                 pauses: own().map(|own| own.pauses).sum(),
                 items: own().map(|own| own.items).sum(),
                 predictor_us: microseconds(own().map(|own| own.spent).sum()),
+                saved_us: counts.saved(per_miss).map(microseconds),
                 ..ForecastSourceStatus::new(*source, name, &counts, upcalls)
             })
         });
         let sources = sources.collect();
         let predictors_us = microseconds(foresight.predictor_time());
         let speculative = foresight.speculative();
-        Self { observed, not_observed, speculative, predictors_us, upcalls, sources }
+        let miss_ns = per_miss.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        Self { observed, not_observed, speculative, predictors_us, upcalls, miss_ns, sources }
     }
 }
 
@@ -133,6 +151,11 @@ impl ForecastSourceStatus {
             wrong: counts.wrong,
             evicted: counts.evicted,
             nic_covered: counts.device_covered,
+            withheld: counts.withheld,
+            arrived: counts.arrived,
+            unneeded: counts.unneeded,
+            arrived_share: counts.arrived_share(),
+            saved_misses: counts.saved_misses(),
             refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
             translations: counts.translations,
             precision: counts.precision(),
@@ -140,7 +163,7 @@ impl ForecastSourceStatus {
             lead_us: counts.mean_lead().map(microseconds),
             lead_sum_us: microseconds(counts.lead),
             spent_us: microseconds(counts.spent),
-            saved_us: counts.saved().map(microseconds),
+            saved_us: None,
             unused_entries: counts.unused_entries,
         }
     }

@@ -129,7 +129,7 @@ impl ForesightRings {
         if options.has_siblings() {
             self.siblings.get_or_insert_default();
         }
-        let config = options.thread_config();
+        let config = options.thread_config(seed);
         let (thread, sender) = forecast_endpoint(config, predictors, &self.routes, control);
         let thread = thread.with_stopwatch(Stopwatch::new(move || clock.now()));
         // A command always fits the empty queue of a new thread.
@@ -258,6 +258,13 @@ impl ForesightWorker {
     /// translations.
     pub(crate) fn predictor_time(&self) -> Duration {
         Duration::from_nanos(self.counters.iter().map(|own| own.predictor_ns.get()).sum())
+    }
+
+    /// Returns the mean time of the slow path for a miss; `None` before the first measurement.
+    pub(crate) fn per_miss(&self) -> Option<Duration> {
+        let time: u64 = self.counters.iter().map(|own| own.measured_miss_ns.get()).sum();
+        let misses: u64 = self.counters.iter().map(|own| own.measured_misses.get()).sum();
+        time.checked_div(misses).map(Duration::from_nanos)
     }
 
     /// Returns the states of the predictors of all packet threads.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use shunt_foresight::{ForecastSource, GovernorState, OutcomeCounts, PredictorStatus};
+use shunt_foresight::{ForecastSource, GovernorState, OutcomeCounts, PauseReason, PredictorStatus};
 use tracing::info;
 
 /// The states of the predictors of all packet threads.
@@ -28,12 +28,23 @@ struct KnownPredictor {
     pauses: u64,
     /// Outcome counts of the predictor when its trial began.
     before: OutcomeCounts,
+    /// Time that the predictor took until its trial began.
+    spent_before: Duration,
 }
 
 /// A predictor that was paused, or that is tried again after a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PredictorChange {
-    Paused { pause: Duration, outcomes: Box<OutcomeCounts> },
+    /// The predictor is paused.
+    Paused {
+        /// The rest of the pause.
+        pause: Duration,
+        /// Time that the predictor itself took since its trial began.
+        predictor: Duration,
+        /// The outcomes since the trial began.
+        outcomes: Box<OutcomeCounts>,
+    },
+    /// The predictor is tried again.
     Resumed,
 }
 
@@ -43,14 +54,21 @@ impl PredictorLog {
         for own in status {
             let source = own.source;
             match self.change(thread, now, own) {
-                Some(PredictorChange::Paused { pause, outcomes }) => info!(
+                Some(PredictorChange::Paused { pause, predictor, outcomes }) => info!(
                     forecasts = outcomes.received,
+                    installed = outcomes.installed,
                     hits = outcomes.hits,
                     wrong = outcomes.wrong,
                     evicted = outcomes.evicted,
+                    withheld = outcomes.withheld,
+                    arrived = outcomes.arrived,
+                    saved_misses = outcomes.saved_misses(),
+                    saved_us = outcomes.saved(own.per_miss).unwrap_or_default().as_micros(),
                     translations = outcomes.translations,
                     spent_us = outcomes.spent.as_micros(),
-                    "packet thread {thread}: predictor {source} is paused: its forecasts cost more than they save; tried again in {:.0} s",
+                    predictor_us = predictor.as_micros(),
+                    "packet thread {thread}: predictor {source} is paused: {}; tried again in {:.0} s",
+                    own.pause_reason.unwrap_or(PauseReason::FewHits).clause(),
                     pause.as_secs_f64().ceil()
                 ),
                 Some(PredictorChange::Resumed) => {
@@ -72,7 +90,10 @@ impl PredictorLog {
         let is_known = |own: &&mut KnownPredictor| (own.thread, own.source) == (thread, source);
         let Some(known) = self.known.iter_mut().find(is_known) else {
             let before = OutcomeCounts::default();
-            self.known.push(KnownPredictor { thread, source, is_paused: false, pauses: 0, before });
+            let (pauses, spent_before) = (0, Duration::ZERO);
+            let new =
+                KnownPredictor { thread, source, is_paused: false, pauses, before, spent_before };
+            self.known.push(new);
             return self.change(thread, now, status);
         };
         // A short trial may have begun and ended between two calls.
@@ -82,11 +103,14 @@ impl PredictorLog {
             GovernorState::Paused { until } if !was_paused => {
                 let (pause, outcomes) =
                     (until.saturating_sub(now), Box::new(counts.since(&known.before)));
+                let predictor = status.spent.saturating_sub(known.spent_before);
                 (known.is_paused, known.before) = (true, counts);
-                Some(PredictorChange::Paused { pause, outcomes })
+                known.spent_before = status.spent;
+                Some(PredictorChange::Paused { pause, predictor, outcomes })
             }
             GovernorState::On | GovernorState::Trial if known.is_paused => {
                 (known.is_paused, known.before) = (false, counts);
+                known.spent_before = status.spent;
                 Some(PredictorChange::Resumed)
             }
             GovernorState::Paused { .. } | GovernorState::On | GovernorState::Trial => None,
@@ -102,20 +126,25 @@ mod tests {
     fn a_pause_has_the_outcomes_of_its_trial() {
         const SECOND: Duration = Duration::from_secs(1);
         let mut log = PredictorLog::default();
-        let status = |state, hits| PredictorStatus {
+        let status = |state, hits: u64| PredictorStatus {
             source: ForecastSource::Reply,
             state,
             pauses: 0,
+            pause_reason: None,
+            per_miss: None,
             forecasts: 0,
             items: 0,
-            spent: Duration::ZERO,
+            spent: SECOND * u32::try_from(hits).unwrap(),
             counts: OutcomeCounts { hits, ..OutcomeCounts::default() },
         };
         let paused = GovernorState::Paused { until: SECOND * 20 };
         assert_eq!(log.change(0, SECOND, &status(GovernorState::Trial, 1)), None);
         let change = log.change(0, SECOND * 10, &status(paused, 3));
         let outcomes = Box::new(OutcomeCounts { hits: 3, ..OutcomeCounts::default() });
-        assert_eq!(change, Some(PredictorChange::Paused { pause: SECOND * 10, outcomes }));
+        assert_eq!(
+            change,
+            Some(PredictorChange::Paused { pause: SECOND * 10, predictor: SECOND * 3, outcomes })
+        );
         assert_eq!(
             log.change(0, SECOND * 11, &status(paused, 3)),
             None,
@@ -125,11 +154,11 @@ mod tests {
         assert!(log.change(1, SECOND * 11, &status(paused, 3)).is_some());
         let change = log.change(0, SECOND * 20, &status(GovernorState::Trial, 3));
         assert_eq!(change, Some(PredictorChange::Resumed));
-        let Some(PredictorChange::Paused { outcomes, .. }) =
+        let Some(PredictorChange::Paused { outcomes, predictor, .. }) =
             log.change(0, SECOND * 30, &status(paused, 4))
         else {
             panic!("the predictor is paused again")
         };
-        assert_eq!(outcomes.hits, 1, "only those of the second trial");
+        assert_eq!((outcomes.hits, predictor), (1, SECOND), "only those of the second trial");
     }
 }

@@ -13,7 +13,7 @@ use shunt_pipeline::Time;
 use crate::{
     cache::{EntryRef, index::Upcall},
     forecast::{
-        EntryForecast, FlowObservation, ForecastAccount, ForecastOutcome, Preloaded,
+        ControlChoice, EntryForecast, FlowObservation, ForecastAccount, ForecastOutcome, Preloaded,
         SettledForecast, SpeculativeFlow, ThreadForecasts, WaitingForecast,
     },
     offload::OffloadCandidates,
@@ -111,13 +111,62 @@ impl PacketThread {
             }
             Preloaded::Installed { entries, translations } => {
                 account.translate(translations);
-                self.add_speculative(own, forecast, &key, account, entries);
+                let expires = self.expiry(own, &forecast);
+                if !self.withhold(own, &key, &account, &entries, expires) {
+                    self.add_speculative(own, forecast, &key, account, entries);
+                }
                 translations
             }
         };
         // A count beyond `usize` uses up the whole budget.
         let spent = usize::try_from(spent).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
+    }
+
+    /// Returns the time at which new entries of a forecast expire without a hit.
+    fn expiry(&self, own: &ThreadForecasts, forecast: &Forecast) -> Time {
+        let end = Time::ZERO.after(forecast.valid_until);
+        let idle = self.now.after(own.config.idle);
+        if forecast.source.is_predictor() { idle.min(end) } else { end }
+    }
+
+    /// Withholds some forecasts: removes their new entries, which no packet has used.
+    ///
+    /// Returns whether the forecast is withheld. The entries are known only after they were
+    /// installed, as those of a refused forecast are.
+    fn withhold(
+        &mut self,
+        own: &mut ThreadForecasts,
+        key: &FlowKey,
+        account: &ForecastAccount,
+        entries: &[EntryRef],
+        expires: Time,
+    ) -> bool {
+        let flow = match entries {
+            // The entry of a chain covers only a part of the traversal.
+            [entry] if self.caches.link(*entry).is_none() => {
+                let traversal = self.caches.owner.entries().traversal(entry.slot);
+                own.control.hash(key, traversal.map(|own| &own.mask))
+            }
+            _ => own.control.hash(key, None),
+        };
+        let choice = own.control.choose(account.source, flow);
+        if choice == ControlChoice::Install {
+            return false;
+        }
+        let mut removed = 0;
+        for entry in entries {
+            removed += usize::from(self.caches.owner.expire(*entry));
+        }
+        if removed == 0 {
+            // The ring to the eviction thread is full, so the entries stay.
+            return false;
+        }
+        match choice {
+            ControlChoice::Withhold => own.control.add(flow, account.clone(), expires),
+            ControlChoice::AlreadyWithheld | ControlChoice::Install => account.cover(false),
+        }
+        true
     }
 
     /// Offers an installed forecast to the offload device; tracks its entries.
@@ -129,10 +178,8 @@ impl PacketThread {
         account: ForecastAccount,
         entries: Box<[EntryRef]>,
     ) {
-        let Forecast { key: flow, source, valid_until, .. } = forecast;
-        let end = Time::ZERO.after(valid_until);
-        let idle = self.now.after(own.config.idle);
-        let expires = if source.is_predictor() { idle.min(end) } else { end };
+        let expires = self.expiry(own, &forecast);
+        let Forecast { key: flow, source, .. } = forecast;
         let device = self.candidates.as_mut().map(|candidates| {
             let entry = EntryForecast { source, expires };
             candidates.offer_forecast(key, self.now, entry, account.ticket.clone())
@@ -165,6 +212,9 @@ impl PacketThread {
                 self.count_settled(own, &settled);
                 is_settled = true;
             }
+        }
+        for _ in 0..SETTLED_PER_ITERATION.min(own.control.len()) {
+            is_settled |= own.control.settle_next(self.now);
         }
         is_settled
     }

@@ -309,8 +309,12 @@ impl PacketThread {
         self.free_slots();
         let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
         let upcall = Upcall { pipeline, key: parsed.key, start, version, now: self.now };
+        let measured = self.forecasts.as_ref().and_then(|own| own.start_of_miss(self.upcalls));
         let UpcallResult { traversals, entry, translations } =
             self.caches.handle_miss(upcall, partial);
+        if let (Some(began), Some(own)) = (measured, &self.forecasts) {
+            own.end_miss(began);
+        }
         // A count beyond `usize` uses up the whole budget.
         let spent = usize::try_from(translations).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
@@ -329,17 +333,8 @@ impl PacketThread {
         {
             candidates.offer(parsed.key, self.now);
         }
-        if start.is_none()
-            && let Some(forecasts) = &mut self.forecasts
-            && forecasts.is_learning()
-        {
-            let actions = || traversals.iter().map(|own| &own.actions);
-            forecasts.observe(FlowObservation {
-                key: SparseKey::from(&*parsed.key),
-                egress: self.port_bindings.egress_of(actions()),
-                actions: actions().map(Arc::clone).collect(),
-                forecast: None,
-            });
+        if start.is_none() {
+            self.observe_miss(parsed.key, &traversals);
         }
         if start.is_none() && !self.netflow.is_empty() {
             let actions = traversals.iter().flat_map(|own| own.actions.iter());
@@ -355,6 +350,22 @@ impl PacketThread {
             }
         }
         Ok(self.execute_traversals(packet, &traversals, parsed))
+    }
+
+    /// Passes a miss to the predictors and to the control group of their forecasts.
+    fn observe_miss(&mut self, key: &FlowKey, traversals: &[Arc<Traversal>]) {
+        let Some(forecasts) = &mut self.forecasts else { return };
+        forecasts.control.note_miss(key, traversals.first().map(|own| &own.mask));
+        if !forecasts.is_learning() {
+            return;
+        }
+        let actions = || traversals.iter().map(|own| &own.actions);
+        forecasts.observe(FlowObservation {
+            key: SparseKey::from(key),
+            egress: self.port_bindings.egress_of(actions()),
+            actions: actions().map(Arc::clone).collect(),
+            forecast: None,
+        });
     }
 
     /// Sends the learn request of a packet, if the packet learns something.
