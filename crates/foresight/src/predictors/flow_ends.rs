@@ -36,6 +36,15 @@ pub(crate) struct FlowService {
     pub(crate) port: u128,
 }
 
+impl FlowService {
+    /// Returns words that identify the service, to be hashed.
+    pub(crate) fn words(&self) -> [u64; 4] {
+        let low = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or_default();
+        let kind = low(self.protocol) << 32 | low(self.port) << 1 | u64::from(self.is_ipv4);
+        [self.bridge, kind, low(self.address >> 64), low(self.address)]
+    }
+}
+
 impl FlowEnds {
     /// Returns the addresses and ports of a TCP, UDP or SCTP flow, else `None`.
     pub(crate) fn of(key: &FlowKey) -> Option<Self> {

@@ -160,11 +160,19 @@ impl SuccessorTable {
     /// Creates a predictor that remembers up to `capacity` services.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
+        Self::with_seed(capacity, 0)
+    }
+
+    /// Creates a predictor that remembers up to `capacity` services.
+    ///
+    /// Sources are found by a hash with `seed`, so an attacker cannot choose sources that collide.
+    #[must_use]
+    pub fn with_seed(capacity: usize, seed: u64) -> Self {
         Self {
             services: BTreeMap::new(),
             recent: VecDeque::with_capacity(RECENT_MAX),
             source_ports: SourcePortTable::new(capacity),
-            pairs: PairTable::new(capacity),
+            pairs: PairTable::new(capacity, seed),
             due: DueForecasts::new(DUE_MAX),
             capacity: capacity.max(1),
             hand: ScanHand::new(),
@@ -442,7 +450,8 @@ impl Predictor for SuccessorTable {
 
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
         let end = forecasts.len() + budget;
-        self.due.take_from(PairTable::CONFIDENCE, now, budget, forecasts);
+        let pairs = self.pairs.confidence().unwrap_or(Confidence::MAX);
+        self.due.take_from(pairs, now, budget, forecasts);
         self.pairs.forecast(now, end - forecasts.len(), forecasts);
         self.due.take(now, end - forecasts.len(), forecasts);
     }
@@ -452,8 +461,7 @@ impl Predictor for SuccessorTable {
     }
 
     fn confidence(&self, _now: Duration) -> Option<Confidence> {
-        let pairs = self.pairs.next_due().map(|_| PairTable::CONFIDENCE);
-        self.due.confidence().max(pairs)
+        self.due.confidence().max(self.pairs.confidence())
     }
 
     fn len(&self) -> usize {

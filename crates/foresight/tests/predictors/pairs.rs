@@ -255,3 +255,42 @@ fn unstructured_flows_pause_table_soon() {
         assert!(now <= SECOND * 10 + SECOND / 100, "{now:?} at {flows_per_second} flows a second");
     }
 }
+
+/// Nine of ten flows are alone, each with a new source port.
+///
+/// The flows of each coflow are few, so its sources must be remembered between hundreds of others.
+#[test]
+fn coflows_between_many_other_flows_are_forecast() {
+    const DESTINATIONS: usize = 64;
+    let mut random = Random(11);
+    let mut flows: Vec<Pair> = Vec::new();
+    for number in 1..=4_u32 {
+        let mut all: Vec<u16> = (1..=64).collect();
+        random.shuffle(&mut all);
+        flows.extend(coflow(number, 60, &all[..4], &mut random));
+    }
+    let coflow_flows = flows.len();
+    for number in 0..9 * coflow_flows {
+        let source = u32::try_from(1_000_000 + number).unwrap();
+        let port = u16::try_from(1 + random.below(DESTINATIONS)).unwrap();
+        flows.push([(source, 40_000), (9 + u32::from(port % 3), port)]);
+    }
+    random.shuffle(&mut flows);
+    let Score { hits, made } = score(&mut SuccessorTable::new(1024), &flows);
+    // The first two flows of each source cannot be forecast: half of the flows are left.
+    assert!(hits * 4 > coflow_flows, "{hits} of {coflow_flows} flows");
+    assert!(hits * 5 > made * 3, "{hits} of {made} forecasts");
+}
+
+/// A tenth of the sources open a flow to the last destination of a coflow.
+#[test]
+fn a_destination_of_few_sources_is_seldom_forecast() {
+    let mut random = Random(13);
+    let mut flows = coflow(1, 120, &[1, 2, 3, 4], &mut random);
+    let is_left_out = |[source, destination]: &Pair| destination.1 == 4 && source.0 % 10 != 0;
+    flows.retain(|pair| !is_left_out(pair));
+    let Score { hits, made } = score(&mut SuccessorTable::new(1024), &flows);
+    // Each of the 108 wrong forecasts to the last destination would be made without a confidence.
+    assert!(made - hits < 60, "{hits} of {made} forecasts");
+    assert!(hits > 80, "{hits} of {} flows", flows.len());
+}

@@ -90,7 +90,7 @@ impl PredictorName {
         match self {
             Self::Reply => Box::new(Reply::default()),
             Self::Siblings => Box::new(Siblings::default()),
-            Self::Successor => Box::new(SuccessorTable::new(REMEMBERED_MAX)),
+            Self::Successor => Box::new(SuccessorTable::with_seed(REMEMBERED_MAX, seed)),
             Self::Periodic => Box::new(Periodic::new(REMEMBERED_MAX, seed, idle)),
         }
     }

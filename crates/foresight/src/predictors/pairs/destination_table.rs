@@ -38,6 +38,8 @@ pub(super) struct KnownDestination {
     pub(super) ethernet: u128,
     /// Time of the last flow to the destination.
     used: Duration,
+    /// Time since which the destination has its number.
+    since: Duration,
 }
 
 /// The number of a destination, and the destination that had it before.
@@ -82,6 +84,14 @@ impl DestinationTable {
         self.destinations.get(id.index())
     }
 
+    /// Returns whether a destination has had its number for a time.
+    ///
+    /// The time is rounded up to milliseconds.
+    pub(super) fn is_numbered_for(&self, id: DestinationId, age: Duration, now: Duration) -> bool {
+        let begin = now.saturating_sub(age) + Duration::from_millis(1);
+        self.find(id).is_some_and(|own| own.since <= begin)
+    }
+
     /// Returns the number of the destination of a new flow.
     ///
     /// `None` means that the table is full of destinations that were used within `age_max`.
@@ -92,9 +102,10 @@ impl DestinationTable {
         now: Duration,
         age_max: Duration,
     ) -> Option<NumberedDestination> {
-        let new = KnownDestination { service, ethernet, used: now };
+        let new = KnownDestination { service, ethernet, used: now, since: now };
         if let Some(id) = self.ids.get(&service).copied() {
-            *self.destinations.get_mut(id.index())? = new;
+            let known = self.destinations.get_mut(id.index())?;
+            *known = KnownDestination { since: known.since, ..new };
             return Some(NumberedDestination { id, is_reused: false });
         }
         if let Ok(id) = u8::try_from(self.destinations.len()) {

@@ -2,5 +2,6 @@
 
 mod destination_set;
 mod destination_table;
+mod first_flows;
 pub(super) mod pair_table;
 mod source_group;

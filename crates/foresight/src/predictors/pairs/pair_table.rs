@@ -16,6 +16,15 @@
 //! destination becomes shared, the table forecasts the flows of the other sources to it. Each flow
 //! is forecast once, so a wrong forecast is not repeated.
 //!
+//! Not all destinations of a group are those of all its sources. So the group has a confidence for
+//! each of its destinations ([`SourceGroup::confidence`]), and the table makes no forecast below
+//! [`CONFIDENCE_MIN`].
+//!
+//! Most flows of a network may belong to no coflow, each with a new source. Such sources never enter
+//! the table of sources, because sources with a single destination are in [`FirstFlows`].
+//!
+//! [`SourceGroup::confidence`]: super::source_group::SourceGroup::confidence
+//!
 //! A source or group without a flow for [`AGE_MAX`] is forgotten. So a later coflow between the
 //! same ends is learned and forecast again.
 
@@ -33,6 +42,7 @@ use super::{
     },
     destination_set::{DestinationId, DestinationSet},
     destination_table::{DestinationTable, KnownDestination},
+    first_flows::{EarlierFlow, FirstFlows},
     source_group::{GROUPS_MAX, GroupRef, MEMBERS_MAX, SourceGroups},
 };
 use crate::forecast::{Confidence, Forecast, ForecastSource};
@@ -42,7 +52,9 @@ use crate::forecast::{Confidence, Forecast, ForecastSource};
 pub(in crate::predictors) struct PairTable {
     /// The destinations that flows had before.
     destinations: DestinationTable,
-    /// The sources that flows had before.
+    /// The sources with a single destination.
+    first_flows: FirstFlows,
+    /// The sources with several destinations.
     sources: BTreeMap<FlowService, PairSource>,
     /// The groups of sources.
     groups: SourceGroups,
@@ -97,16 +109,19 @@ const DUE_MAX: usize = 64;
 /// Maximum number of members of a group that are examined for one flow.
 const MEMBERS_AT_ONCE: usize = 64;
 
+/// The least confidence of a forecast: half of the flows that a destination of a coflow should have.
+///
+/// Some destinations of a coflow have flows from few of its sources.
+const CONFIDENCE_MIN: Confidence = Confidence::of_percent(35);
+
 /// Number of sources that are examined to find a source to remove.
 const CANDIDATES_MAX: usize = 8;
 
 impl PairTable {
-    /// The confidence of all forecasts of the table.
-    pub(in crate::predictors) const CONFIDENCE: Confidence = Confidence::of_percent(60);
-
-    /// Creates a table that remembers up to `capacity` sources.
-    pub(in crate::predictors) fn new(capacity: usize) -> Self {
+    /// Creates a table that remembers up to `capacity` sources with several destinations.
+    pub(in crate::predictors) fn new(capacity: usize, seed: u64) -> Self {
         Self {
+            first_flows: FirstFlows::new(capacity.max(1), seed),
             destinations: DestinationTable::new(),
             sources: BTreeMap::new(),
             groups: SourceGroups::default(),
@@ -129,8 +144,11 @@ impl PairTable {
         }
         let from = ends.source_socket();
         if !self.sources.contains_key(&from) {
+            let Some(first) = self.first_destination(&from, id, now) else { return };
             self.make_room();
-            self.sources.insert(from, PairSource::new(key, &self.destinations, now));
+            let mut source = PairSource::new(key, &self.destinations, now);
+            source.opened.insert(first);
+            self.sources.insert(from, source);
         }
         let Some(source) = self.sources.get_mut(&from) else { return };
         source.catch_up(&self.destinations);
@@ -150,6 +168,22 @@ impl PairTable {
             }
             self.due.push_back(DuePair { time: now, source: from, destination: id, group });
         }
+    }
+
+    /// Returns the destination of the last flow of a source that has no place in the table.
+    ///
+    /// The result is `None` if the source is new or old, or has only the destination `id`.
+    fn first_destination(
+        &mut self,
+        from: &FlowService,
+        id: DestinationId,
+        now: Duration,
+    ) -> Option<DestinationId> {
+        let EarlierFlow { destination, age } = self.first_flows.record(from, id, now)?;
+        let is_valid = destination != id
+            && age < AGE_MAX
+            && self.destinations.is_numbered_for(destination, age, now);
+        is_valid.then_some(destination)
     }
 
     /// Counts a new destination of a source, and returns the group of the source.
@@ -211,8 +245,10 @@ impl PairTable {
         let Some(group) = self.groups.find(due.group) else { return };
         let Some(source) = self.sources.get_mut(&due.source) else { return };
         let missing = group.shared().without(&source.opened).without(&source.expected);
-        for id in missing.iter().take(end.saturating_sub(forecasts.len())) {
-            forecasts.extend(source.expect(id, &self.destinations, now));
+        let all = missing.iter().map(|id| (id, group.confidence(id)));
+        let confident = all.filter(|(_, confidence)| *confidence >= CONFIDENCE_MIN);
+        for (id, confidence) in confident.take(end.saturating_sub(forecasts.len())) {
+            forecasts.extend(source.expect(id, confidence, &self.destinations, now));
         }
     }
 
@@ -225,7 +261,8 @@ impl PairTable {
         forecasts: &mut Vec<Forecast>,
     ) {
         let Some(group) = self.groups.find(due.group) else { return };
-        if !group.shared().contains(due.destination) {
+        let confidence = group.confidence(due.destination);
+        if !group.shared().contains(due.destination) || confidence < CONFIDENCE_MIN {
             return;
         }
         for _ in 0..group.len().min(MEMBERS_AT_ONCE) {
@@ -238,7 +275,8 @@ impl PairTable {
             let is_known = source.opened.contains(due.destination)
                 || source.expected.contains(due.destination);
             if source.group == Some(due.group) && !is_known && !source.is_old(now) {
-                forecasts.extend(source.expect(due.destination, &self.destinations, now));
+                let id = due.destination;
+                forecasts.extend(source.expect(id, confidence, &self.destinations, now));
             }
         }
     }
@@ -248,14 +286,22 @@ impl PairTable {
         self.due.front().map(|due| due.time)
     }
 
+    /// Returns the confidence of the group of the last new flow that its sources open such a flow.
+    pub(in crate::predictors) fn confidence(&self) -> Option<Confidence> {
+        let due = self.due.back()?;
+        self.groups.find_shared(due.group).map(|group| group.confidence(due.destination))
+    }
+
     /// Returns the number of items in the table.
     pub(in crate::predictors) fn len(&self) -> usize {
-        self.sources.len() + self.destinations.len() + self.groups.members() + self.due.len()
+        let sources = self.first_flows.len() + self.sources.len();
+        sources + self.destinations.len() + self.groups.members() + self.due.len()
     }
 
     /// Returns the maximum of [`Self::len`].
     pub(in crate::predictors) const fn capacity(&self) -> usize {
-        self.capacity + DestinationId::COUNT + GROUPS_MAX * MEMBERS_MAX + DUE_MAX
+        let sources = self.first_flows.capacity() + self.capacity;
+        sources + DestinationId::COUNT + GROUPS_MAX * MEMBERS_MAX + DUE_MAX
     }
 
     /// Removes the least recently used of a few sources, if the table is full.
@@ -303,6 +349,7 @@ impl PairSource {
     fn expect(
         &mut self,
         id: DestinationId,
+        confidence: Confidence,
         destinations: &DestinationTable,
         now: Duration,
     ) -> Option<Forecast> {
@@ -317,7 +364,7 @@ impl PairSource {
         Some(Forecast {
             key: SparseKey::from(&key),
             known: None,
-            confidence: PairTable::CONFIDENCE,
+            confidence,
             made: now,
             valid_until: now + AGE_MAX,
             source: ForecastSource::Successor,
@@ -385,7 +432,7 @@ mod tests {
 
     /// Returns the table with room for a number of sources.
     fn table_of(capacity: usize) -> PairTable {
-        let mut table = PairTable::new(capacity);
+        let mut table = PairTable::new(capacity, 1);
         for source in [100, 101] {
             (1..=4)
                 .for_each(|destination| drop(start_flow(&mut table, source, destination, SECOND)));
@@ -459,7 +506,7 @@ mod tests {
         fn counts_of_groups_are_sums_over_sources(
             flows in prop::collection::vec((0..6_u128, 0..6_u128, 0..4_u32), 0..200),
         ) {
-            let (mut table, mut now) = (PairTable::new(5), SECOND);
+            let (mut table, mut now) = (PairTable::new(5, 1), SECOND);
             for (source, destination, pause) in flows {
                 // 0, 2, 4 or 6 seconds.
                 now += SECOND * 2 * pause;

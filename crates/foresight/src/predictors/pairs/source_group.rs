@@ -6,6 +6,7 @@ use super::{
     super::flow_ends::FlowService,
     destination_set::{DestinationId, DestinationSet},
 };
+use crate::forecast::Confidence;
 
 /// All groups of sources, and the numbering of new groups.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(super) struct SourceGroup {
     counts: Box<[u16; DestinationId::COUNT]>,
     /// The sum of all counts.
     total: u32,
+    /// The sum of all counts when a destination got its first source.
+    totals_before: Box<[u32; DestinationId::COUNT]>,
     /// The destinations of at least [`SHARED_MIN`] sources.
     shared: DestinationSet,
     /// The sources of the group.
@@ -61,12 +64,23 @@ const SHARED_MIN: u16 = 2;
 const DESTINATIONS_MIN: f64 = 64.0;
 
 /// The weight of a destination that no source of a group has opened, in sources.
-const UNSEEN: f64 = 0.1;
+///
+/// With a greater weight, a source with one destination in common joins the group, and two coflows
+/// become one group.
+const UNSEEN: f64 = 0.01;
+
+/// The greatest confidence of a forecast, in percent: about the precision for recorded coflows.
+const CONFIDENCE_MAX_PERCENT: u32 = 70;
 
 impl SourceGroups {
     /// Returns a group; `None` if another group has its place.
     pub(super) fn find(&mut self, group: GroupRef) -> Option<&mut SourceGroup> {
         self.groups.get_mut(group.index).filter(|own| own.number == group.number)
+    }
+
+    /// Returns a group to read; `None` if another group has its place.
+    pub(super) fn find_shared(&self, group: GroupRef) -> Option<&SourceGroup> {
+        self.groups.get(group.index).filter(|own| own.number == group.number)
     }
 
     /// Returns the number of members of all groups.
@@ -136,6 +150,7 @@ impl SourceGroup {
             number,
             counts: Box::new([0; DestinationId::COUNT]),
             total: 0,
+            totals_before: Box::new([0; DestinationId::COUNT]),
             shared: DestinationSet::default(),
             members: Vec::new(),
             hand: 0,
@@ -151,6 +166,19 @@ impl SourceGroup {
     /// Returns the destinations that several sources of the group share.
     pub(super) const fn shared(&self) -> &DestinationSet {
         &self.shared
+    }
+
+    /// Returns the confidence that a source of the group opens a flow to a destination.
+    ///
+    /// Of the flows that the group had since the first flow to the destination, each shared
+    /// destination should have an equal part. So the confidence is the number of sources with the
+    /// destination, as a share of this part, times [`CONFIDENCE_MAX_PERCENT`]. The flows before do
+    /// not count, because all sources may open flows to one destination before the next one.
+    pub(super) fn confidence(&self, id: DestinationId) -> Confidence {
+        let since = self.total.saturating_sub(self.totals_before[id.index()]).max(1);
+        let parts = u32::from(self.counts[id.index()]) * self.shared.len();
+        let percent = (parts * CONFIDENCE_MAX_PERCENT / since).min(CONFIDENCE_MAX_PERCENT);
+        Confidence::of_percent(u8::try_from(percent).unwrap_or(u8::MAX))
     }
 
     /// Adds a source with the destinations that it has opened.
@@ -181,6 +209,9 @@ impl SourceGroup {
         self.used = now;
         let count = &mut self.counts[id.index()];
         if let Some(more) = count.checked_add(1) {
+            if more == 1 {
+                self.totals_before[id.index()] = self.total;
+            }
             *count = more;
             self.total += 1;
         }
