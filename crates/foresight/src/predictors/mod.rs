@@ -1,6 +1,7 @@
 //! The predictors of flows.
 
 mod due;
+mod first_sightings;
 mod flow_ends;
 pub(crate) mod oracle;
 mod pairs;

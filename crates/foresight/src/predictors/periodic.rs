@@ -1,4 +1,7 @@
 //! The predictor `Periodic`: forecasts flows that return at equal intervals.
+//!
+//! Most flows arrive once. A flow enters the table with its second arrival, so the flows that arrive
+//! once take no room of those that return ([`FirstSightings`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +14,7 @@ use shunt_flow::{
     layout::{HEADER_START, word},
 };
 
+use super::first_sightings::FirstSightings;
 use crate::{
     event::{FlowEvent, NewFlow},
     forecast::{Confidence, Forecast, ForecastSource},
@@ -24,7 +28,9 @@ use crate::{
 /// seed, so an attacker cannot choose flows that collide.
 #[derive(Debug)]
 pub struct Periodic {
-    /// The flows, by the hash of their key.
+    /// The flows that arrived once, by the hash of their key.
+    first_arrivals: FirstSightings<()>,
+    /// The flows that arrived twice, by the hash of their key.
     flows: BTreeMap<u64, PeriodicFlow>,
     /// The flows, by the time at which their forecasts are due.
     due: BTreeSet<(Duration, u64)>,
@@ -66,12 +72,13 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 const CONFIDENCE: Confidence = Confidence::of_percent(75);
 
 impl Periodic {
-    /// Creates a predictor that remembers up to `capacity` flows.
+    /// Creates a predictor that remembers up to `capacity` flows that returned.
     ///
     /// `idle` is the time without a hit after which the entry of a forecast expires.
     #[must_use]
     pub fn new(capacity: usize, seed: u64, idle: Duration) -> Self {
         Self {
+            first_arrivals: FirstSightings::new(capacity.max(1)),
             flows: BTreeMap::new(),
             due: BTreeSet::new(),
             arrivals: BTreeSet::new(),
@@ -86,8 +93,7 @@ impl Periodic {
         let words = &flow.key.words()[usize::from(word::BRIDGE).min(HEADER_START)..];
         let id = self.hasher.hash(words);
         let Some(own) = self.flows.get_mut(&id) else {
-            self.insert(id, flow, now);
-            return;
+            return self.arrive_again(id, flow, now);
         };
         let interval = now.saturating_sub(own.last);
         if interval < INTERVAL_MIN {
@@ -108,8 +114,19 @@ impl Periodic {
         }
     }
 
-    /// Adds a flow that may be periodic.
-    fn insert(&mut self, id: u64, flow: &NewFlow, now: Duration) {
+    /// Records an arrival of a flow that is not in the table, and adds it if it returned.
+    fn arrive_again(&mut self, id: u64, flow: &NewFlow, now: Duration) {
+        let Some(first) = self.first_arrivals.find(id, now) else {
+            return self.first_arrivals.record(id, (), now);
+        };
+        if first.age >= INTERVAL_MIN {
+            self.first_arrivals.record(id, (), now);
+            self.insert(id, flow, first.age, now);
+        }
+    }
+
+    /// Adds a flow that returned after an interval, and may be periodic.
+    fn insert(&mut self, id: u64, flow: &NewFlow, interval: Duration, now: Duration) {
         if self.flows.len() >= self.capacity
             && let Some((_, oldest)) = self.arrivals.pop_first()
             && let Some(removed) = self.flows.remove(&oldest)
@@ -118,7 +135,7 @@ impl Periodic {
             self.due.remove(&(due, oldest));
         }
         self.arrivals.insert((now, id));
-        let (key, interval) = (SparseKey::from(&flow.key), Duration::ZERO);
+        let key = SparseKey::from(&flow.key);
         let new = PeriodicFlow { key, last: now, interval, repeats: 0, due: None };
         self.flows.insert(id, new);
     }
@@ -163,10 +180,10 @@ impl Predictor for Periodic {
     }
 
     fn len(&self) -> usize {
-        self.flows.len()
+        self.first_arrivals.len() + self.flows.len()
     }
 
     fn capacity(&self) -> usize {
-        self.capacity
+        self.first_arrivals.capacity() + self.capacity
     }
 }

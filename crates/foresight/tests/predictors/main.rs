@@ -225,6 +225,25 @@ fn a_periodic_flow_is_forecast_before_it_returns() {
     assert!(is_of(&made[0], &key) && made[0].is_valid(SECOND * 5));
 }
 
+/// Between two arrivals of the periodic flow, more other flows arrive than the table has room for.
+#[test]
+fn flows_that_arrive_once_displace_no_periodic_flow() {
+    let mut periodic = Periodic::new(64, 1, IDLE);
+    let key = udp(1, (1, 4000), (2, 53));
+    let mut found = false;
+    for round in 1..=6_u16 {
+        let now = SECOND * round.into();
+        periodic.observe(&FlowEvent::Started(&new_flow(key.clone())), now);
+        for other in 0..200 {
+            let key = udp(1, (u32::from(round), 1000 + other), (3, 53));
+            periodic.observe(&FlowEvent::Started(&new_flow(key)), now + SECOND / 100);
+        }
+        let made = forecasts(&mut periodic, now + SECOND * 15 / 16);
+        found |= made.iter().any(|own| is_of(own, &key));
+    }
+    assert!(found);
+}
+
 /// An eighth of a minute is longer than the time after which an entry expires.
 #[test]
 fn forecast_of_a_long_interval_outlives_its_lead() {

@@ -1,7 +1,7 @@
 //! Sets of destinations, as bits.
 
 /// The number of a destination in its table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DestinationId(pub(super) u8);
 
 /// A set of destinations, with a bit for each [`DestinationId`].

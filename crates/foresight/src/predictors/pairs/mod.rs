@@ -2,6 +2,5 @@
 
 mod destination_set;
 mod destination_table;
-mod first_flows;
 pub(super) mod pair_table;
 mod source_group;

@@ -21,7 +21,7 @@
 //! [`CONFIDENCE_MIN`].
 //!
 //! Most flows of a network may belong to no coflow, each with a new source. Such sources never enter
-//! the table of sources, because sources with a single destination are in [`FirstFlows`].
+//! the table of sources, because sources with a single destination are in [`FirstSightings`].
 //!
 //! [`SourceGroup::confidence`]: super::source_group::SourceGroup::confidence
 //!
@@ -33,16 +33,16 @@ use std::{
     time::Duration,
 };
 
-use shunt_flow::{FieldId, FlowKey, SparseKey};
+use shunt_flow::{FieldId, FlowKey, SparseKey, hash::KeyHasher};
 
 use super::{
     super::{
+        first_sightings::{FirstSightings, Sighting},
         flow_ends::{FlowEnds, FlowService},
         scan_hand::ScanHand,
     },
     destination_set::{DestinationId, DestinationSet},
     destination_table::{DestinationTable, KnownDestination},
-    first_flows::{EarlierFlow, FirstFlows},
     source_group::{GROUPS_MAX, GroupRef, MEMBERS_MAX, SourceGroups},
 };
 use crate::forecast::{Confidence, Forecast, ForecastSource};
@@ -52,8 +52,10 @@ use crate::forecast::{Confidence, Forecast, ForecastSource};
 pub(in crate::predictors) struct PairTable {
     /// The destinations that flows had before.
     destinations: DestinationTable,
-    /// The sources with a single destination.
-    first_flows: FirstFlows,
+    /// The destinations of sources with a single destination.
+    first_flows: FirstSightings<DestinationId>,
+    /// The hash function of these sources.
+    hasher: KeyHasher,
     /// The sources with several destinations.
     sources: BTreeMap<FlowService, PairSource>,
     /// The groups of sources.
@@ -121,7 +123,8 @@ impl PairTable {
     /// Creates a table that remembers up to `capacity` sources with several destinations.
     pub(in crate::predictors) fn new(capacity: usize, seed: u64) -> Self {
         Self {
-            first_flows: FirstFlows::new(capacity.max(1), seed),
+            first_flows: FirstSightings::new(capacity.max(1)),
+            hasher: KeyHasher::new(seed),
             destinations: DestinationTable::new(),
             sources: BTreeMap::new(),
             groups: SourceGroups::default(),
@@ -179,11 +182,12 @@ impl PairTable {
         id: DestinationId,
         now: Duration,
     ) -> Option<DestinationId> {
-        let EarlierFlow { destination, age } = self.first_flows.record(from, id, now)?;
-        let is_valid = destination != id
-            && age < AGE_MAX
-            && self.destinations.is_numbered_for(destination, age, now);
-        is_valid.then_some(destination)
+        let hash = self.hasher.hash_array(&from.words());
+        let earlier = self.first_flows.find(hash, now);
+        self.first_flows.record(hash, id, now);
+        let Sighting { value, age } = earlier?;
+        let is_numbered = self.destinations.is_numbered_for(value, age, now);
+        (value != id && age < AGE_MAX && is_numbered).then_some(value)
     }
 
     /// Counts a new destination of a source, and returns the group of the source.
