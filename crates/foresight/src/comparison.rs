@@ -32,7 +32,9 @@ pub(crate) const MISS_WORTH: u64 = 1024;
 /// Number of withheld forecasts that are assumed to equal the installed ones.
 const PRIOR: u64 = 4;
 
-/// Number of ended withheld forecasts from which all outcomes lose half of their weight.
+/// Number of ended withheld forecasts with their full weight.
+///
+/// With more of them, all outcomes lose half of their weight.
 const WITHHELD_MAX: u64 = 64;
 
 impl Comparison {

@@ -178,7 +178,7 @@ impl Foresight {
         }
     }
 
-    /// Sets the mean time of the slow path for a miss, with which governors compare times.
+    /// Sets the mean time of the slow path for a miss, for the governors.
     pub const fn set_per_miss(&mut self, time: Option<Duration>) {
         self.per_miss = time;
     }

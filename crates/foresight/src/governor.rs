@@ -187,7 +187,7 @@ const TIME_WINDOW: Duration = Duration::from_secs(1);
 /// Least number of installed and of settled forecasts in such a window.
 const TIME_FORECASTS_MIN: u64 = 256;
 
-/// Number of successive windows with too much time after which a predictor is paused.
+/// Number of successive windows with too much time that pause a predictor.
 ///
 /// The time of a thread that was descheduled distorts one window.
 const TIME_WINDOWS: u32 = 2;
@@ -424,7 +424,7 @@ impl Governor {
             || is_late && self.trial_flows >= self.config.trial_flows_min
     }
 
-    /// Returns whether more than half of the settled forecasts of the trial saved a miss.
+    /// Returns whether over half of the trial's settled forecasts saved a miss.
     fn is_worthwhile(&self, counts: &OutcomeCounts) -> bool {
         let hits = counts.hits.saturating_sub(self.trial_counts.hits);
         let settled = counts.settled().saturating_sub(self.trial_counts.settled());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The outcomes of the forecasts of one origin.
 ///
-/// `received = pending + installed + withheld + late + covered + refused`,
-/// `installed = unused so far + hits + wrong + evicted + device_covered`, and
+/// `received = pending + installed + withheld + late + covered + refused`.
+/// `installed = unused so far + hits + wrong + evicted + device_covered`.
 /// `withheld = waiting + arrived + unneeded`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
@@ -31,9 +31,11 @@ pub struct OutcomeCounts {
     ///
     /// They are the control group of the installed forecasts.
     pub withheld: u64,
-    /// Number of withheld forecasts of which the flow missed, as an installed entry would prevent.
+    /// Number of withheld forecasts with a miss that an entry would have saved.
     pub arrived: u64,
-    /// Number of withheld forecasts without such a miss until their entries would have expired.
+    /// Number of withheld forecasts without such a miss.
+    ///
+    /// They end when their entries would have expired.
     pub unneeded: u64,
     /// Number of refused forecasts, by [`ForecastRefusal`].
     pub refused: [u64; ForecastRefusal::COUNT],

@@ -70,12 +70,12 @@ pub(crate) enum ControlChoice {
 /// One of this number of forecasts is withheld, on average.
 const WITHHELD_ONE_IN: u64 = 16;
 
-/// Greatest difference of the distance of two withheld forecasts from [`WITHHELD_ONE_IN`].
+/// Greatest difference of a distance of two withheld forecasts from the mean.
 ///
 /// With equal distances, a regular pattern of flows could always lose the same flow.
 const JITTER: u64 = 4;
 
-/// Number of forecasts of each source that are installed before the first one is withheld.
+/// Number of forecasts of each source before the first one is withheld.
 const INSTALLED_FIRST: u64 = 24;
 
 /// Maximum number of withheld forecasts.
@@ -98,7 +98,9 @@ impl ControlGroup {
         self.order.len()
     }
 
-    /// Returns the hash of the packets that agree with `key` in `mask`; `None`: in all bits.
+    /// Returns the hash of the packets that agree with `key` in `mask`.
+    ///
+    /// Without a mask, they agree in all bits.
     pub(crate) fn hash(&self, key: &FlowKey, mask: Option<&SparseMask>) -> FlowHash {
         let Some(mask) = mask else {
             // Different from the hash under a mask of all bits.

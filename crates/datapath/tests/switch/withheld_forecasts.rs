@@ -4,12 +4,16 @@
 
 use std::time::Duration;
 
-use shunt_datapath::forecast::{ForecastConfig, ForecastSender};
+use shunt_datapath::{
+    cache::Wildcard,
+    forecast::{ForecastConfig, ForecastSender},
+};
 use shunt_flow::{FieldId, FlowKey, SparseKey, testing::packet::PacketBuilder};
 use shunt_foresight::{
     Confidence, FlowEvent, Forecast, ForecastSource, Foresight, GovernorConfig, GovernorState,
     OutcomeCounts, PauseReason, Predictor, PredictorStatus,
 };
+use shunt_gigaflow::partition::PolicyName;
 
 use super::thread_config;
 use crate::harness::{Switch, added};
@@ -77,7 +81,12 @@ struct ScriptedSwitch {
 
 impl ScriptedSwitch {
     fn new(rules: &[String], next: fn(&mut [u16; 2]) -> bool) -> Self {
-        let mut switch = Switch::new(1, 3, thread_config());
+        let mut config = thread_config();
+        if let Wildcard::Gigaflow(chain) = &mut config.caches.wildcard {
+            // An entry for each table.
+            chain.policy = PolicyName::OneToOne;
+        }
+        let mut switch = Switch::new(1, 3, config);
         let mut senders = switch.attach_predictors(ForecastConfig::default(), || {
             let mut predictors = Foresight::new(GovernorConfig::default());
             predictors.add(Box::new(Scripted { next, due: Vec::new() }));
@@ -160,7 +169,8 @@ fn withheld_flows_that_never_arrive_are_unneeded() {
     assert_eq!((counts.hits, counts.saved_misses()), (0, 0));
 }
 
-/// Two other flows miss in any case. In a chain, their entries together cover the forecast flow.
+/// Two other flows miss in any case.
+/// In a chain, their entries together cover the forecast flow.
 ///
 /// Megaflows are not shared, so the same predictor saves a miss for each forecast there.
 #[test]

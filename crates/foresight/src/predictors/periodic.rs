@@ -114,7 +114,9 @@ impl Periodic {
         }
     }
 
-    /// Records an arrival of a flow that is not in the table, and adds it if it returned.
+    /// Records an arrival of a flow that is not in the table.
+    ///
+    /// Adds the flow to the table if it returned.
     fn arrive_again(&mut self, id: u64, flow: &NewFlow, now: Duration) {
         let Some(first) = self.first_arrivals.find(id, now) else {
             return self.first_arrivals.record(id, (), now);

@@ -31,7 +31,7 @@ impl Rounds {
             let made = governor.allowance(160) as u64;
             governor.spend(made);
             counts.received += made;
-            counts.spent += self.per_forecast * u32::try_from(made).unwrap();
+            counts.spent += self.per_forecast * u32::try_from(made).unwrap_or(u32::MAX);
             withheld += if self.one_in == 0 { 0 } else { made };
             counts.withheld = withheld / self.one_in.max(1);
             counts.installed = counts.received - counts.withheld;
@@ -107,11 +107,8 @@ fn a_paused_predictor_recovers_when_flows_miss() {
         counts.withheld += withheld;
         counts.installed += made - withheld;
         counts.hits += made - withheld;
-        if arrives {
-            counts.arrived += withheld
-        } else {
-            counts.unneeded += withheld
-        }
+        let outcome = if arrives { &mut counts.arrived } else { &mut counts.unneeded };
+        *outcome += withheld;
         governor.update(&counts, now);
         now += SECOND / 10;
         governor.state()

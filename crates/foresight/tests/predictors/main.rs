@@ -225,7 +225,7 @@ fn a_periodic_flow_is_forecast_before_it_returns() {
     assert!(is_of(&made[0], &key) && made[0].is_valid(SECOND * 5));
 }
 
-/// Between two arrivals of the periodic flow, more other flows arrive than the table has room for.
+/// Between two arrivals, more other flows arrive than the table has room for.
 #[test]
 fn flows_that_arrive_once_displace_no_periodic_flow() {
     let mut periodic = Periodic::new(64, 1, IDLE);

@@ -284,13 +284,12 @@ fn coflows_between_many_other_flows_are_forecast() {
 
 /// A tenth of the sources open a flow to the last destination of a coflow.
 #[test]
-fn a_destination_of_few_sources_is_seldom_forecast() {
-    let mut random = Random(13);
-    let mut flows = coflow(1, 120, &[1, 2, 3, 4], &mut random);
-    let is_left_out = |[source, destination]: &Pair| destination.1 == 4 && source.0 % 10 != 0;
+fn a_destination_of_few_sources_is_not_forecast() {
+    let mut flows = coflow(1, 120, &[1, 2, 3, 4, 5, 6], &mut Random(13));
+    let is_left_out = |[source, destination]: &Pair| destination.1 == 6 && source.0 % 10 != 0;
     flows.retain(|pair| !is_left_out(pair));
     let Score { hits, made } = score(&mut SuccessorTable::new(1024), &flows);
-    // Each of the 108 wrong forecasts to the last destination would be made without a confidence.
-    assert!(made - hits < 60, "{hits} of {made} forecasts");
-    assert!(hits > 80, "{hits} of {} flows", flows.len());
+    // Without a confidence, all of the 108 forecasts to the last destination are made in vain.
+    assert!(made - hits < 50, "{hits} of {made} forecasts");
+    assert!(hits > 300, "{hits} of {} flows", flows.len());
 }

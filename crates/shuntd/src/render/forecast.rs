@@ -80,7 +80,7 @@ pub(crate) fn forecast(status: &Value) -> String {
     text
 }
 
-/// Returns the comparison of the installed with the withheld forecasts of a source, as a line.
+/// Returns a line that compares installed and withheld forecasts of a source.
 fn comparison(own: &Value) -> String {
     let [arrived, unneeded, saved] =
         ["arrived", "unneeded", "saved_misses"].map(|key| count(&own[key]));

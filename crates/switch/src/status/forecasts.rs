@@ -22,7 +22,9 @@ pub struct ForecastStatus {
     pub predictors_us: u64,
     /// Packets that missed all caches and were translated.
     pub upcalls: u64,
-    /// Mean time of the slow path for a packet that missed, in nanoseconds, if it was measured.
+    /// Mean time of the slow path for a packet that missed, in nanoseconds.
+    ///
+    /// `None` before the first measurement.
     pub miss_ns: Option<u64>,
     /// Origins that have made forecasts, and running predictors.
     pub sources: Vec<ForecastSourceStatus>,

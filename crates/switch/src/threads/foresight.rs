@@ -260,7 +260,7 @@ impl ForesightWorker {
         Duration::from_nanos(self.counters.iter().map(|own| own.predictor_ns.get()).sum())
     }
 
-    /// Returns the mean time of the slow path for a miss; `None` before the first measurement.
+    /// Returns the mean time of the slow path for a miss, if it was measured.
     pub(crate) fn per_miss(&self) -> Option<Duration> {
         let time: u64 = self.counters.iter().map(|own| own.measured_miss_ns.get()).sum();
         let misses: u64 = self.counters.iter().map(|own| own.measured_misses.get()).sum();

@@ -111,7 +111,7 @@ const DUE_MAX: usize = 64;
 /// Maximum number of members of a group that are examined for one flow.
 const MEMBERS_AT_ONCE: usize = 64;
 
-/// The least confidence of a forecast: half of the flows that a destination of a coflow should have.
+/// The least confidence of a forecast: half of the greatest one.
 ///
 /// Some destinations of a coflow have flows from few of its sources.
 const CONFIDENCE_MIN: Confidence = Confidence::of_percent(35);
@@ -120,7 +120,7 @@ const CONFIDENCE_MIN: Confidence = Confidence::of_percent(35);
 const CANDIDATES_MAX: usize = 8;
 
 impl PairTable {
-    /// Creates a table that remembers up to `capacity` sources with several destinations.
+    /// Creates a table of up to `capacity` sources with several destinations.
     pub(in crate::predictors) fn new(capacity: usize, seed: u64) -> Self {
         Self {
             first_flows: FirstSightings::new(capacity.max(1)),
@@ -173,7 +173,7 @@ impl PairTable {
         }
     }
 
-    /// Returns the destination of the last flow of a source that has no place in the table.
+    /// Returns the destination of a source that is not in the table of sources.
     ///
     /// The result is `None` if the source is new or old, or has only the destination `id`.
     fn first_destination(
@@ -290,7 +290,7 @@ impl PairTable {
         self.due.front().map(|due| due.time)
     }
 
-    /// Returns the confidence of the group of the last new flow that its sources open such a flow.
+    /// Returns the confidence of the flows to the destination of the last new flow.
     pub(in crate::predictors) fn confidence(&self) -> Option<Confidence> {
         let due = self.due.back()?;
         self.groups.find_shared(due.group).map(|group| group.confidence(due.destination))

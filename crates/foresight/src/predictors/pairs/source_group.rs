@@ -69,7 +69,9 @@ const DESTINATIONS_MIN: f64 = 64.0;
 /// become one group.
 const UNSEEN: f64 = 0.01;
 
-/// The greatest confidence of a forecast, in percent: about the precision for recorded coflows.
+/// The greatest confidence of a forecast, in percent.
+///
+/// This is about the precision for recorded coflows.
 const CONFIDENCE_MAX_PERCENT: u32 = 70;
 
 impl SourceGroups {
