@@ -23,7 +23,7 @@
 //! - Speculative entries are evicted first when room is needed.
 //! - A forecast is refused if its entry could displace an entry with traffic (`ROOM_DIVISOR`).
 //!
-//! Some forecasts of predictors are withheld, as a control group ([`ControlGroup`]): their flows show
+//! Some forecasts of predictors are withheld, as a control group (`ControlGroup`): their flows show
 //! which misses the installed forecasts save. A withheld forecast has no entry, so it changes no
 //! packet.
 //!
