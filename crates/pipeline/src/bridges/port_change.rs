@@ -1,8 +1,14 @@
 //! The replacement of the ports of a bridge, and its effect on learned entries.
 //!
-//! A port loses its MAC addresses and multicast groups if it has other VLANs, is in another bond, or
-//! is reserved for a mirror. A translation that reads an address or group reads the port and the
-//! bridge too, so the removal needs no delta.
+//! A port loses its MAC addresses, also the static ones, and its multicast groups in these cases:
+//!
+//! * The port is removed.
+//! * The port has other VLANs.
+//! * The port joins or leaves a bond.
+//! * The port becomes the output of a mirror.
+//!
+//! A translation that reads an address or group reads the port and the bridge too, so the removal
+//! needs no delta.
 
 use std::sync::Arc;
 
@@ -26,7 +32,7 @@ pub(crate) struct PortChange {
 }
 
 impl PortChange {
-    /// Compares the ports before and after a change.
+    /// Compares the ports of two versions, and finds those that lose their entries.
     pub(crate) fn new(before: Option<Arc<PortTable>>, now: Arc<PortTable>) -> Self {
         let mut cleared = Vec::new();
         if let Some(before) = &before {

@@ -526,8 +526,8 @@ fn table() -> impl Strategy<Value = TableId> {
 
 /// Tag control information of generated tags, with the present bit.
 const TCIS: [u64; 3] = [0x1000, 0x1005, 0x3005];
-/// The MAC addresses of generated packets and rules.
-const MACS: &[u128] = &[0x0200_0000_0001, 0x0200_0000_0002];
+/// The MAC addresses of generated packets and rules; the last is a group address.
+const MACS: &[u128] = &[2 << 40 | 1, 2 << 40 | 1, 2 << 40 | 2, 2 << 40 | 2, 0xffff_ffff_ffff];
 /// The IPv4 addresses of generated packets and rules.
 const ADDRESSES: &[u128] = &[0x0a00_0001, 0x0a00_0002, 0x0a01_0001];
 /// Values of registers and metadata.

@@ -2,7 +2,8 @@
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    BridgeSettings, Delta, Learning, Object, ReplacedMac, StaticMac, StaticMacError, VlanMode,
+    BridgeSettings, Delta, Learning, MacObservation, Object, ReplacedMac, StaticMac,
+    StaticMacError, VlanMode,
 };
 
 use crate::{
@@ -45,8 +46,10 @@ fn a_removed_static_address_is_learned_again() {
     let mac = [2, 0, 0, 0, 0, 0x0a];
     let change = switch.pipeline.remove_static_mac(BRIDGE, 0, mac).unwrap();
     assert!(matches!(*change.deltas, [Delta::Changed(Object::Mac(_, 0, own))] if own == mac));
-    let missing = Err(StaticMacError::NoSuchMac { vlan: 0, mac });
+    let error = StaticMacError::NoSuchMac { vlan: 0, mac };
+    let (missing, text) = (Err(error), error.to_string());
     assert_eq!(switch.pipeline.remove_static_mac(BRIDGE, 0, mac).map(|_| ()), missing);
+    assert!(text.contains("address 02:00:00:00:00:0a in VLAN 0: see"), "{text}");
     send(&switch, A_TO_B, 1);
     assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);
     assert_eq!(switch.pipeline.remove_static_mac(BRIDGE, 0, mac).map(|_| ()), missing);
@@ -63,6 +66,34 @@ fn a_static_address_ends_with_its_port() {
     let switch = crate::normal::switch([(); 4].map(|()| access.clone()));
     let refused = StaticMacError::VlanNotCarried { port: PortNo::new(3), vlan: 0 };
     assert_eq!(add_static(&switch, 3), Err(refused));
+}
+
+/// In Open vSwitch, such an address is added, and floods ignore it.
+#[test]
+fn group_addresses_are_refused_and_flooded() {
+    let switch = switch_without_vlans();
+    for (mac, text) in [
+        ([0xff; 6], "ff:ff:ff:ff:ff:ff"),
+        ([1, 0, 0x5e, 1, 2, 3], "01:00:5e:01:02:03"),
+        ([1, 0x80, 0xc2, 0, 0, 0x20], "01:80:c2:00:00:20"),
+    ] {
+        let added = StaticMac { vlan: 0, mac, port: PortNo::new(3) };
+        let refused = switch.pipeline.add_static_mac(BRIDGE, added, at(1)).map(|_| ());
+        assert_eq!(refused, Err(StaticMacError::GroupAddress(mac)));
+        assert!(StaticMacError::GroupAddress(mac).to_string().starts_with(text));
+        // NORMAL requests no such learning, but a saved state may.
+        let learned = Learning::Mac(MacObservation {
+            bridge: BRIDGE,
+            vlan: 0,
+            mac,
+            port: PortNo::new(3),
+            is_announcement: false,
+            precedes_packet: false,
+        });
+        switch.pipeline.learn(&[learned], at(1));
+        let packet = format!("in_port=1,dl_src=02:00:00:00:00:0a,dl_dst={text}");
+        assert_eq!(send(&switch, &packet, 2), "2 3 4 100", "{text}");
+    }
 }
 
 /// Learned addresses share the places that static ones leave, at least one.
@@ -84,5 +115,7 @@ fn static_addresses_fill_the_table_to_its_limit() {
     send(&switch, B_TO_A, 3);
     assert_eq!(known_macs(&switch), [(0, 1, 4), (0, 2, 4), (0, 0x0b, 2)]);
     assert_eq!(add(3), Err(StaticMacError::Full(2)));
+    let text = StaticMacError::Full(2).to_string();
+    assert!(text.contains("`mac_entries` (OVSDB: `other_config:mac-table-size`)"), "{text}");
     assert_eq!(add(2), Ok(()), "this address is static already");
 }

@@ -85,6 +85,7 @@ fn errors_have_the_exit_code_of_open_vswitch() {
         (&["fdb/add", "br0", "p9", "0", "50:54:00:00:00:01"], "no such port: p9; existing"),
         (&["fdb/add", "br0", "p1", "4095", "50:54:00:00:00:01"], "bad VLAN \"4095\""),
         (&["fdb/add", "br0", "p1", "0", "50:54:00"], "bad MAC address \"50:54:00\""),
+        (&["fdb/add", "br0", "p1", "0", "ff:ff:ff:ff:ff:ff"], "ff:ff:ff:ff:ff:ff is a group"),
         (&["fdb/del", "br0", "0", "50:54:00:00:00:01"], "could not find static mac entry"),
         (&["fdb/del", "br9", "0", "50:54:00:00:00:01"], "no such bridge: br9"),
         (&["bond/show", "bond0"], "no such bond"),

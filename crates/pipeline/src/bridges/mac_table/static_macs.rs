@@ -1,11 +1,15 @@
 //! Static addresses of the MAC table, which an operator adds and removes.
 //!
 //! A static address does not age, and packets neither move nor evict it. A flush of the table keeps
-//! it. A static address ends with its port, and when the VLANs of its port change, as in Open
-//! vSwitch. Static and learned addresses share the places of the table; one place is always left
-//! for learning.
+//! it. A static address ends with its port, and when its port gets other VLANs, joins or leaves a
+//! bond, or becomes the output of a mirror. Static and learned addresses share the places of the
+//! table; one place is always left for learning. A group address cannot be static, because its
+//! frames do not use the table.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
@@ -48,6 +52,13 @@ pub enum StaticMacError {
     /// The bridge has no port of this number.
     #[error("the bridge has no port {0}: add it first")]
     NoSuchPort(PortNo),
+    /// The MAC table does not direct frames to a group address.
+    #[error(
+        "{} is a group address, and only a unicast address can be static: name the address of one \
+         station",
+        MacText(*.0)
+    )]
+    GroupAddress([u8; 6]),
     /// The port does not carry the VLAN of the address.
     #[error("port {port} does not carry VLAN {vlan}: name a VLAN of the port, or change its VLANs")]
     VlanNotCarried {
@@ -62,17 +73,31 @@ pub enum StaticMacError {
     /// All places of the table have static addresses.
     #[error(
         "the MAC table has {0} static addresses, which is its limit: delete one, or raise \
-         `mac-table-size`"
+         `mac_entries` (OVSDB: `other_config:mac-table-size`)"
     )]
     Full(usize),
     /// The table has no static address of this VLAN.
-    #[error("the MAC table has no static address {mac:02x?} in VLAN {vlan}: list it first")]
+    #[error(
+        "the MAC table has no static address {} in VLAN {vlan}: see the entries with \
+         `fdb/show BRIDGE`",
+        MacText(*.mac)
+    )]
     NoSuchMac {
         /// The VLAN of the address.
         vlan: u16,
         /// The MAC address that is not static.
         mac: [u8; 6],
     },
+}
+
+/// A MAC address as text: six octets with colons.
+struct MacText([u8; 6]);
+
+impl fmt::Display for MacText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, last] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{last:02x}")
+    }
 }
 
 impl MacTable {
@@ -155,6 +180,9 @@ impl UpdateBatch {
         added: StaticMac,
     ) -> Result<Option<ReplacedMac>, StaticMacError> {
         let StaticMac { vlan, mac, port } = added;
+        if mac[0] & 1 != 0 {
+            return Err(StaticMacError::GroupAddress(mac));
+        }
         let settings = bridge.settings(self.version).ok_or(StaticMacError::NoSuchBridge)?;
         let entries_max = settings.macs_max;
         let ports = bridge.ports(self.version).ok_or(StaticMacError::NoSuchBridge)?;

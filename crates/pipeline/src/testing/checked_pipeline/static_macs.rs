@@ -1,7 +1,5 @@
 //! Static MAC addresses in the pipeline and in the oracle.
 
-use shunt_flow::PortNo;
-
 use super::CheckedPipeline;
 use crate::{
     bridges::mac_table::static_macs::{ReplacedMac, StaticMac},
@@ -17,10 +15,11 @@ impl BridgeModel {
         self.macs.contains_key(&place) && self.statics.contains(&place)
     }
 
-    /// Returns whether a port can have a static address of a VLAN.
-    fn may_have_static(&self, number: PortNo, vlan: u16) -> bool {
-        let port = self.ports.iter().find(|port| port.number == number);
-        port.is_some_and(|port| belongs(port, vlan) && !self.is_mirror_output(port))
+    /// Returns whether the bridge can have a static address.
+    fn may_have_static(&self, StaticMac { vlan, mac, port }: StaticMac) -> bool {
+        let port = self.ports.iter().find(|own| own.number == port);
+        let can_have = port.is_some_and(|own| belongs(own, vlan) && !self.is_mirror_output(own));
+        can_have && mac[0].is_multiple_of(2)
     }
 }
 
@@ -35,7 +34,7 @@ impl CheckedPipeline {
         let applied = self.pipeline.add_static_mac(id, added, Time::ZERO);
         let number = self.model.mac_moves + 1;
         let bridge = self.model.bridges.get_mut(&id)?;
-        assert_eq!(applied.is_ok(), bridge.may_have_static(port, vlan), "{added:?}");
+        assert_eq!(applied.is_ok(), bridge.may_have_static(added), "{added:?}");
         let (change, replaced) = applied.ok()?;
         let place = (vlan, mac);
         let (held, is_static) = (bridge.macs.get(&place).map(|own| own.0), bridge.is_static(place));

@@ -87,6 +87,8 @@ impl Walker<'_> {
     }
 
     /// Sends to the port of an address, or to all ports of the VLAN.
+    ///
+    /// Sends packets to group addresses to all ports.
     pub(super) fn send_to(
         &mut self,
         target: [u8; 6],
@@ -97,7 +99,9 @@ impl Walker<'_> {
         let is_here = |port: &PortNo| own.first_member(*port) == own.first_member(ingress);
         let entry = self.port(ingress);
         let is_flooded = own.flood_vlans.contains(&vlan.id);
-        let known = own.macs.get(&(vlan.id, target)).filter(|_| !is_flooded).map(|(port, _)| *port);
+        let is_group = target[0] & 1 == 1;
+        let known = own.macs.get(&(vlan.id, target)).filter(|_| !is_flooded && !is_group);
+        let known = known.map(|(port, _)| *port);
         let mut ports = own.ports.clone();
         ports.sort_by_key(|port| port.number);
         let below = self.id_below(vlan);

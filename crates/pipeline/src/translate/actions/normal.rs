@@ -11,7 +11,7 @@
 //! * The source address is learned. If the address is known on this port, hits refresh it. A static
 //!   address is neither learned nor refreshed.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
-//!   VLAN; never to its ingress port.
+//!   VLAN; never to its ingress port. Packets to group addresses are always flooded.
 //! * With multicast snooping, multicast packets go to the ports that want them (`multicast.rs`).
 //! * In some VLANs of the bridge no address is learned, and every packet is flooded.
 //! * A packet that arrives on a protected port leaves on no other protected port.
@@ -116,9 +116,11 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
     {
         return forward(egress, snooping, packet, vlan, arrived);
     }
-    let known = match is_flooded {
-        true => None,
-        false => egress.bridge.find_mac(vlan.id, bytes(target), &mut egress.packet.recorder),
+    // As in Open vSwitch, a table entry of a group address does not restrict a flood.
+    let known = if is_flooded || target & GROUP_ADDRESS != 0 {
+        None
+    } else {
+        egress.bridge.find_mac(vlan.id, bytes(target), &mut egress.packet.recorder)
     };
     match known.map(|known| known.port) {
         Some(port) if port == ingress => {
