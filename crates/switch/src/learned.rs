@@ -1,6 +1,6 @@
 //! Sizes and totals of the learned tables: MAC addresses, and multicast groups.
 
-pub use shunt_pipeline::{LearnedTotals, ReplacedMac, StaticMacError};
+pub use shunt_pipeline::{BridgeId, LearnedTotals, ReplacedMac, StaticMacError};
 use shunt_pipeline::{Pipeline, StaticMac};
 
 use crate::{error::SwitchError, ports::registry::listed, switch::Switch};
@@ -8,6 +8,8 @@ use crate::{error::SwitchError, ports::registry::listed, switch::Switch};
 /// The size of the MAC table of a bridge, and the totals of its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacTableStatus {
+    /// The bridge. A later bridge of the same name has another id.
+    pub bridge: BridgeId,
     /// Number of learned and static MAC addresses.
     pub entries: usize,
     /// Number of static MAC addresses.
@@ -16,6 +18,19 @@ pub struct MacTableStatus {
     pub entries_max: usize,
     /// Totals of the changes of the table.
     pub totals: LearnedTotals,
+}
+
+impl MacTableStatus {
+    /// Returns the size of the MAC table of a bridge.
+    fn new(pipeline: &Pipeline, bridge: BridgeId) -> Self {
+        Self {
+            bridge,
+            entries: pipeline.macs_count(bridge),
+            statics: pipeline.static_macs_count(bridge),
+            entries_max: pipeline.settings(bridge).map_or(0, |settings| settings.macs_max),
+            totals: pipeline.mac_totals(bridge),
+        }
+    }
 }
 
 /// The totals of changes of the learned tables, summed over all bridges.
@@ -34,13 +49,14 @@ impl Switch {
     ///
     /// If the bridge does not exist.
     pub fn mac_table(&self, bridge: &str) -> Result<MacTableStatus, SwitchError> {
-        let (id, pipeline) = (self.control.bridges.id(bridge)?, self.control.plane.pipeline());
-        Ok(MacTableStatus {
-            entries: pipeline.macs_count(id),
-            statics: pipeline.static_macs_count(id),
-            entries_max: pipeline.settings(id).map_or(0, |settings| settings.macs_max),
-            totals: pipeline.mac_totals(id),
-        })
+        Ok(MacTableStatus::new(self.control.plane.pipeline(), self.control.bridges.id(bridge)?))
+    }
+
+    /// Returns the sizes of the MAC tables of all bridges, and the totals of their changes.
+    #[must_use]
+    pub fn mac_tables(&self) -> Vec<MacTableStatus> {
+        let pipeline = self.control.plane.pipeline();
+        self.bridge_ids().into_iter().map(|id| MacTableStatus::new(pipeline, id)).collect()
     }
 
     /// Adds a static MAC address to a bridge, and returns the entry that it replaces.
@@ -100,11 +116,17 @@ impl Switch {
     /// Returns the totals of changes of the learned tables, summed over all bridges.
     #[must_use]
     pub fn learned_totals(&self) -> LearnedTableTotals {
-        let ids: Vec<_> = self.control.bridges.lock().iter().map(|bridge| bridge.id).collect();
         let pipeline = self.control.plane.pipeline();
-        ids.into_iter().fold(LearnedTableTotals::default(), |sum, id| LearnedTableTotals {
-            macs: sum.macs.plus(pipeline.mac_totals(id)),
-            multicast: sum.multicast.plus(pipeline.multicast_totals(id)),
+        self.bridge_ids().into_iter().fold(LearnedTableTotals::default(), |sum, id| {
+            LearnedTableTotals {
+                macs: sum.macs.plus(pipeline.mac_totals(id)),
+                multicast: sum.multicast.plus(pipeline.multicast_totals(id)),
+            }
         })
+    }
+
+    /// Returns the ids of all bridges.
+    fn bridge_ids(&self) -> Vec<BridgeId> {
+        self.control.bridges.lock().iter().map(|bridge| bridge.id).collect()
     }
 }

@@ -82,7 +82,9 @@ pub use desired::{
     ObjectReport, PresentState,
 };
 pub use error::{SwitchError, with_causes};
-pub use learned::{LearnedTableTotals, LearnedTotals, MacTableStatus, ReplacedMac, StaticMacError};
+pub use learned::{
+    BridgeId, LearnedTableTotals, LearnedTotals, MacTableStatus, ReplacedMac, StaticMacError,
+};
 pub use listening_sockets::{ListeningSockets, SocketInode};
 pub use multicast::{MulticastEntryStatus, MulticastMessages};
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};

@@ -5,11 +5,11 @@
 //! The counters themselves never go back, because metrics and other clients read them too.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use shunt_switch::{LearnedTotals, PacketThreadCounters};
+use shunt_switch::{BridgeId, LearnedTotals, PacketThreadCounters};
 
 /// The counters at the last command that cleared them.
 #[derive(Default)]
@@ -20,8 +20,8 @@ pub(super) struct ClearedCounters(Mutex<CountersAtClear>);
 struct CountersAtClear {
     /// Counters of packet threads, by number of the thread.
     threads: BTreeMap<usize, PacketThreadCounters>,
-    /// Totals of learned MAC addresses, by name of the bridge.
-    macs: BTreeMap<String, LearnedTotals>,
+    /// Totals of learned MAC addresses. A name of a bridge would also name a later bridge.
+    macs: BTreeMap<BridgeId, LearnedTotals>,
 }
 
 impl ClearedCounters {
@@ -44,13 +44,20 @@ impl ClearedCounters {
     /// Clears the totals of learned MAC addresses of a bridge.
     ///
     /// `now` are the present totals.
-    pub(super) fn clear_macs(&self, bridge: &str, now: LearnedTotals) {
-        self.lock().macs.insert(bridge.to_owned(), now);
+    pub(super) fn clear_macs(&self, bridge: BridgeId, now: LearnedTotals) {
+        self.lock().macs.insert(bridge, now);
+    }
+
+    /// Drops the totals of all other bridges, which were removed.
+    ///
+    /// The number of cleared totals stays bounded, and a later bridge may get a free id.
+    pub(super) fn keep_bridges(&self, bridges: &BTreeSet<BridgeId>) {
+        self.lock().macs.retain(|bridge, _| bridges.contains(bridge));
     }
 
     /// Returns the totals of learned MAC addresses since they were cleared.
-    pub(super) fn of_macs(&self, bridge: &str, now: LearnedTotals) -> LearnedTotals {
-        self.lock().macs.get(bridge).map_or(now, |cleared| now.since(*cleared))
+    pub(super) fn of_macs(&self, bridge: BridgeId, now: LearnedTotals) -> LearnedTotals {
+        self.lock().macs.get(&bridge).map_or(now, |cleared| now.since(*cleared))
     }
 
     /// Locks the counters, also after a panic, which leaves them consistent.
@@ -85,11 +92,13 @@ mod tests {
     fn totals_of_new_bridge_are_whole() {
         let counters = ClearedCounters::default();
         let now = |learned| LearnedTotals { learned, moved: 1, ..LearnedTotals::default() };
-        counters.clear_macs("br0", now(5));
-        let since = counters.of_macs("br0", now(6));
+        let [first, second] = [1, 2].map(BridgeId::new);
+        counters.clear_macs(first, now(5));
+        let since = counters.of_macs(first, now(6));
         assert_eq!((since.learned, since.moved), (1, 0));
-        assert_eq!(counters.of_macs("br1", now(6)), now(6));
-        // A bridge with this name was deleted and added again.
-        assert_eq!(counters.of_macs("br0", now(2)), now(2));
+        assert_eq!(counters.of_macs(second, now(6)), now(6));
+        // The first bridge is removed, and a later bridge gets its id.
+        counters.keep_bridges(&[second].into());
+        assert_eq!(counters.of_macs(first, now(6)), now(6));
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn show_stats_json(
 ) -> Result<Value, String> {
     let name = arguments.first().map_or("", String::as_str);
     let table = methods.switch.mac_table(name).map_err(|error| refusal(&error))?;
-    let totals = methods.cleared.of_macs(name, table.totals);
+    let totals = methods.cleared.of_macs(table.bridge, table.totals);
     Ok(json!({
         "current": table.entries,
         "maximum": table.entries_max,
@@ -143,13 +143,14 @@ fn openflow_number(port: PortNo) -> u32 {
 
 /// Handles `fdb/stats-clear`: clears the totals of `fdb/stats-show`.
 async fn clear_stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let names = match arguments.first() {
-        Some(name) => vec![name.clone()],
-        None => methods.switch.bridges().into_iter().map(|bridge| bridge.name).collect(),
+    let all = methods.switch.mac_tables();
+    methods.cleared.keep_bridges(&all.iter().map(|table| table.bridge).collect());
+    let cleared = match arguments.first() {
+        Some(name) => vec![methods.switch.mac_table(name).map_err(|error| refusal(&error))?],
+        None => all,
     };
-    for name in &names {
-        let table = methods.switch.mac_table(name).map_err(|error| refusal(&error))?;
-        methods.cleared.clear_macs(name, table.totals);
+    for table in cleared {
+        methods.cleared.clear_macs(table.bridge, table.totals);
     }
     Ok("statistics successfully cleared".to_owned())
 }
@@ -158,8 +159,9 @@ async fn clear_stats(methods: &DaemonMethods, arguments: &[String]) -> Result<St
 async fn show_stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let name = arguments.first().map_or("", String::as_str);
     let table = methods.switch.mac_table(name).map_err(|error| refusal(&error))?;
-    let MacTableStatus { entries, statics, entries_max, totals } = table;
-    let LearnedTotals { learned, expired, evicted, moved } = methods.cleared.of_macs(name, totals);
+    let MacTableStatus { bridge, entries, statics, entries_max, totals } = table;
+    let LearnedTotals { learned, expired, evicted, moved } =
+        methods.cleared.of_macs(bridge, totals);
     Ok(format!(
         "Statistics for bridge \"{name}\":\n  \
          Current/maximum MAC entries in the table: {entries}/{entries_max}\n  \

@@ -1,5 +1,7 @@
 //! Tests of the control plane.
 
+use std::collections::BTreeSet;
+
 use shunt_datapath::port::NoDescriptorStore;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeSettings, BundleStep, Iterative, Pipeline, PortConfig, Time};
@@ -12,6 +14,7 @@ use crate::{
     openflow::servers::OpenFlowServers,
     ports::registry::BridgeRegistry,
     saved_state::{restore, save},
+    switch::Switch,
 };
 
 /// Returns a bridge with a name.
@@ -238,6 +241,21 @@ async fn a_mirror_to_a_bond_has_its_problem() {
         control.structure().await.change_bond_member("bond0", member, change).await.unwrap();
     }
     assert!(problem("bond0").contains("until a member of bond bond0"), "{}", problem("bond0"));
+}
+
+/// A later bridge of the same name has other totals.
+#[tokio::test]
+async fn each_bridge_has_an_id_of_its_own() {
+    let switch = Switch::start(&Config::default(), None, 1).await.unwrap();
+    let mut ids = BTreeSet::new();
+    for _ in 0..2 {
+        switch.add_bridge(&bridge("br0")).await.unwrap();
+        let table = switch.mac_table("br0").unwrap();
+        assert_eq!(switch.mac_tables(), [table]);
+        ids.insert(table.bridge);
+        switch.remove_bridge("br0").await.unwrap();
+    }
+    assert_eq!((ids.len(), switch.mac_tables()), (2, Vec::new()));
 }
 
 /// A change of settings does not end it, and a saved state does not have it.
