@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use shunt_flow::PortNo;
 use shunt_pipeline::{
     BridgeId, Learning, MacObservation, MulticastEvent, MulticastObservation, Pipeline, StaticMac,
+    StaticMacError,
 };
 
 use crate::{
@@ -83,23 +84,33 @@ pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> 
     macs.map(mac).chain(saved.multicast.iter().map(multicast)).collect()
 }
 
-/// Adds saved static MAC addresses, and returns the refusals.
+/// Adds saved static MAC addresses in one version, and returns the refusals.
 pub(crate) fn restore_statics(
     control: &ControlPlane,
     id: BridgeId,
     saved: &SavedTables,
 ) -> Vec<String> {
+    let saved_statics = saved.macs.iter().filter(|own| own.is_static);
+    let statics: Vec<_> = saved_statics
+        .map(|own| StaticMac { vlan: own.vlan, mac: own.mac, port: PortNo::new(own.port) })
+        .collect();
+    if statics.is_empty() {
+        return Vec::new();
+    }
     let now = control.plane.now();
-    let statics = saved.macs.iter().filter(|own| own.is_static);
-    let restore = |own: &SavedMac| {
-        let added = StaticMac { vlan: own.vlan, mac: own.mac, port: PortNo::new(own.port) };
-        let add =
-            |pipeline: &Pipeline| pipeline.add_static_mac(id, added, now).map(|(change, _)| change);
-        let error = control.plane.publisher().change(add).err()?;
-        let (bridge, mac) = (&saved.bridge, mac_text(own.mac));
-        Some(format!("bridge {bridge}: static MAC address {mac}: {error}"))
+    let mut refused = Vec::new();
+    let add = |pipeline: &Pipeline| {
+        let (change, errors) = pipeline.add_static_macs(id, &statics, now);
+        refused = errors;
+        Ok::<_, SwitchError>(change)
     };
-    statics.filter_map(restore).collect()
+    // The refused addresses are returned, so the change itself never fails.
+    let _ = control.plane.publisher().change(add);
+    let refusal = |(own, error): &(StaticMac, StaticMacError)| {
+        let (bridge, mac) = (&saved.bridge, mac_text(own.mac));
+        format!("bridge {bridge}: static MAC address {mac}: {error}")
+    };
+    refused.iter().map(refusal).collect()
 }
 
 /// Learns saved MAC addresses and multicast groups.

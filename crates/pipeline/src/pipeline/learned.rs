@@ -74,6 +74,35 @@ impl Pipeline {
         Ok((self.publish(control, version, deltas), replaced))
     }
 
+    /// Adds static MAC addresses to a bridge in one version, and returns the refused ones.
+    ///
+    /// A refused address does not affect the other addresses.
+    pub fn add_static_macs(
+        &self,
+        id: BridgeId,
+        added: &[StaticMac],
+        now: Time,
+    ) -> (Change, Vec<(StaticMac, StaticMacError)>) {
+        let control = self.control.lock();
+        let version = self.version().next();
+        let mut batch = UpdateBatch::new(version, now, control.next_rule);
+        let mut refused = Vec::new();
+        for some in added.chunks(CHANGES_PER_HOLD) {
+            let add = |bridge: &mut VersionedBridge| {
+                let refusal = |own: &StaticMac| {
+                    let error = batch.add_static_mac(id, bridge, *own).err()?;
+                    Some((*own, error))
+                };
+                refused.extend(some.iter().filter_map(refusal));
+            };
+            if self.hold(id, add).is_none() {
+                refused.extend(some.iter().map(|own| (*own, StaticMacError::NoSuchBridge)));
+            }
+        }
+        let (deltas, _) = batch.finish();
+        (self.publish(control, version, deltas), refused)
+    }
+
     /// Removes a static MAC address of a bridge.
     ///
     /// # Errors

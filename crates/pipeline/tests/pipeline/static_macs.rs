@@ -2,7 +2,7 @@
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    BridgeSettings, Delta, Learning, MacObservation, Object, ReplacedMac, StaticMac,
+    BridgeId, BridgeSettings, Delta, Learning, MacObservation, Object, ReplacedMac, StaticMac,
     StaticMacError, VlanMode,
 };
 
@@ -94,6 +94,25 @@ fn group_addresses_are_refused_and_flooded() {
         let packet = format!("in_port=1,dl_src=02:00:00:00:00:0a,dl_dst={text}");
         assert_eq!(send(&switch, &packet, 2), "2 3 4 100", "{text}");
     }
+}
+
+#[test]
+fn a_list_of_static_addresses_is_one_version() {
+    let switch = switch_without_vlans();
+    let of_port = |port, last| {
+        let mac = [2, 0, 0, 0, 0, last];
+        StaticMac { vlan: 0, mac, port: PortNo::new(port) }
+    };
+    let added = [of_port(1, 1), of_port(9, 2), of_port(3, 3), of_port(4, 1)];
+    let before = switch.pipeline.version();
+    let (change, refused) = switch.pipeline.add_static_macs(BRIDGE, &added, at(1));
+    let missing = StaticMacError::NoSuchPort(PortNo::new(9));
+    assert_eq!(refused, [(added[1], missing)]);
+    assert_eq!(known_macs(&switch), [(0, 1, 4), (0, 3, 3)]);
+    assert_eq!((change.version, switch.pipeline.version()), (before.next(), before.next()));
+    assert_eq!(send(&switch, B_TO_A.replace("00:0a", "00:03").as_str(), 2), "3");
+    let (change, refused) = switch.pipeline.add_static_macs(BridgeId::new(9), &added, at(1));
+    assert!(change.deltas.is_empty() && refused.len() == added.len(), "{refused:?}");
 }
 
 /// Learned addresses share the places that static ones leave, at least one.

@@ -13,7 +13,8 @@ use crate::{
     control::{bonds::BondMemberChange, settings::SettingOrigin, structure::OpenPolicy},
     openflow::servers::OpenFlowServers,
     ports::registry::BridgeRegistry,
-    saved_state::{restore, save},
+    saved_learned::{SavedMac, restore_statics},
+    saved_state::{SavedTables, restore, save},
     switch::Switch,
 };
 
@@ -241,6 +242,27 @@ async fn a_mirror_to_a_bond_has_its_problem() {
         control.structure().await.change_bond_member("bond0", member, change).await.unwrap();
     }
     assert!(problem("bond0").contains("until a member of bond bond0"), "{}", problem("bond0"));
+}
+
+/// Each refusal has the address, and the other addresses are restored.
+#[tokio::test]
+async fn restored_static_addresses_are_one_version() {
+    let control = start(9);
+    control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
+    control.structure().await.add_port("br0", null_port("p1")).await.unwrap();
+    let id = control.bridges.id("br0").unwrap();
+    let ports = control.plane.pipeline().ports(id).unwrap();
+    let port = ports.iter().find(|own| own.name == "p1").unwrap().number.number();
+    let saved = |mac| SavedMac { vlan: 0, mac, port, is_static: true };
+    let macs = [[2, 0, 0, 0, 0, 1], [0xff; 6], [2, 0, 0, 0, 0, 2]].map(saved);
+    let tables = SavedTables { macs: macs.into(), ..save(&control).tables.swap_remove(0) };
+    let before = control.plane.pipeline().version();
+    let refused = restore_statics(&control, id, &tables);
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    let expected = "bridge br0: static MAC address ff:ff:ff:ff:ff:ff: ";
+    assert!(refused[0].starts_with(expected), "{refused:?}");
+    assert_eq!(control.plane.pipeline().static_macs_count(id), 2);
+    assert_eq!(control.plane.pipeline().version(), before.next());
 }
 
 /// A later bridge of the same name has other totals.
