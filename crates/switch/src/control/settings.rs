@@ -15,6 +15,7 @@ use crate::{
     },
     error::SwitchError,
     openflow::events::{ControlEvent, SocketsToClose},
+    ports::static_macs::log_removed_statics,
 };
 
 /// The origin of new settings, for the log.
@@ -231,5 +232,6 @@ pub(super) fn set_tables(
     tables: BridgeSettings,
 ) -> Result<Change, NoSuchBridge> {
     let BridgeSettings { sends_misses, fails_open, .. } = pipeline.settings(id).unwrap_or_default();
-    pipeline.set_settings(id, BridgeSettings { sends_misses, fails_open, ..tables })
+    let settings = BridgeSettings { sends_misses, fails_open, ..tables };
+    log_removed_statics(pipeline, id, |pipeline| pipeline.set_settings(id, settings))
 }

@@ -24,6 +24,7 @@ use crate::{
         publication::{PublishedPorts, find_info},
         registry::{BridgeRegistry, BridgeState},
         set_down::DevicesSetDown,
+        static_macs::log_removed_statics,
     },
     threads::publisher::Publisher,
 };
@@ -177,7 +178,9 @@ impl Bridges {
             bridges.take_unpublished(&published)
         };
         for (id, ports) in unpublished {
-            let change = self.publisher.change(|pipeline| pipeline.change_ports(id, ports));
+            let change = self.publisher.change(|pipeline| {
+                log_removed_statics(pipeline, id, |pipeline| pipeline.change_ports(id, ports))
+            });
             if let Err(error) = change {
                 self.note_refused(id, &error);
             }

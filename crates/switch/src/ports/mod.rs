@@ -34,4 +34,5 @@ pub(crate) mod qos;
 pub(crate) mod registry;
 pub(crate) mod removed_losses;
 pub(crate) mod set_down;
+pub(crate) mod static_macs;
 pub(crate) mod vlans;

@@ -1,8 +1,8 @@
-//! Mirrors of a running switch: their limit, and log lines about missing ports.
+//! Mirrors of a running switch: their limit, and log lines about their ports.
 
 use shunt_switch::{
     Config, Switch,
-    config::{BridgeOptions, MirrorOptions, PortOptions, PortType},
+    config::{BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType},
 };
 
 use crate::log::Log;
@@ -64,6 +64,32 @@ async fn the_log_names_ports_that_go_and_come() {
     assert_eq!(lines(&log).len(), 4, "a changed mirror is logged as such");
     switch.remove_bridge("br0").await.unwrap();
     assert_eq!(lines(&log).len(), 4, "{:?}", lines(&log));
+}
+
+/// These are all changes that end static addresses, except the removal of their bridge.
+#[tokio::test]
+async fn the_log_counts_static_addresses_that_end() {
+    let log = Log::capture();
+    let switch = switch().await;
+    let ports = ["p1", "p2", "p3", "p4", "p9"];
+    switch.add_bridge(&bridge(&ports, Vec::new())).await.unwrap();
+    for (port, count) in ports.into_iter().zip(1..) {
+        for last in 0..count {
+            let mac = [2, 0, 0, 0, count, last];
+            switch.add_static_mac("br0", port, 0, mac).await.unwrap();
+        }
+    }
+    switch.set_vlans(&PortOptions { tag: Some(5), ..null("p1") }).await.unwrap();
+    switch.remove_port("p2").await.unwrap();
+    let members = vec!["p3".to_owned(), "p4".to_owned()];
+    let bond = BondOptions { name: "bond0".into(), members, ..BondOptions::default() };
+    switch.add_bond("br0", bond).await.unwrap();
+    switch.add_mirror("br0", mirror("m1")).await.unwrap();
+    let lines = log.lines_with("bridge br0: changed ports or mirrors end static MAC addresses");
+    let counts = ["removed=1", "removed=2", "removed=7", "removed=5"];
+    assert_eq!(lines.len(), counts.len(), "{lines:?}");
+    assert!(lines.iter().zip(counts).all(|(line, count)| line.ends_with(count)), "{lines:?}");
+    assert_eq!(switch.mac_table("br0").unwrap().statics, 0);
 }
 
 /// A later step of the same change adds the port, so no line is logged.
