@@ -22,7 +22,7 @@ pub enum PassageKind {
     ItemDoc,
     /// A comment that is not documentation (`//`).
     Comment,
-    /// A string with a space in it.
+    /// A string of code that contains a space.
     Text,
     /// A paragraph, list item or table cell of a page.
     Page,

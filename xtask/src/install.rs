@@ -47,7 +47,7 @@ pub(crate) const TESTS: &[Tool] = &[
 
 /// The browser that opens the page of the daemon.
 ///
-/// It is large, so only one suite installs it.
+/// Chromium is large, so only one suite installs it.
 pub(crate) const BROWSER: &[Tool] = &[tool("chromium", "chromium")];
 
 /// Programs of the Linux guest.

@@ -71,7 +71,7 @@ pub trait Classifier<R> {
     fn insert(&mut self, matching: Match, rank: Rank, added: Version, rule: R);
 
     /// Removes the visible rule with this match and rank.
-    /// Versions from `removed` on do not see it.
+    /// Versions from `removed` on do not see the rule.
     ///
     /// Returns the removed rule, or `None` if no rule with this match and rank is visible. The rule
     /// stays in the table until [`Self::reclaim`].

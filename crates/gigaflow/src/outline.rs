@@ -135,7 +135,7 @@ impl TraversalOutline {
         self.next = Some(state);
     }
 
-    /// Adds a step. Steps beyond [`STEPS_MAX`] become part of the last one.
+    /// Adds a step. Steps beyond [`STEPS_MAX`] become part of the last step.
     pub fn step(&mut self, step: OutlineStep) {
         self.steps_count = self.steps_count.saturating_add(1);
         let begin = self.next.take().filter(|_| self.segments.len() < SEGMENTS_MAX);

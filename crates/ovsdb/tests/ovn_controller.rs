@@ -1,8 +1,8 @@
 //! Replays the OVSDB session of `ovn-controller` 23.03 with `ovsdb-server` 3.1.
 //!
-//! Each answer must be the recorded one. A server chooses the UUIDs of new rows, so the recorded
-//! ones are added to the requests as `uuid` of `insert`. Another client makes the changes of
-//! `ovs-vswitchd` and `ovs-vsctl`, which the recorded updates describe.
+//! Each answer must equal the recorded answer. A server chooses the UUIDs of new rows, so the
+//! recorded ones are added to the requests as `uuid` of `insert`. Another client makes the changes
+//! of `ovs-vswitchd` and `ovs-vsctl`, which the recorded updates describe.
 
 #![expect(clippy::unwrap_used, reason = "a failure of the fixture ends the test")]
 

@@ -1,4 +1,5 @@
-//! Writes the P4Info and the bmv2 program of the LTM cache into a folder. `cargo xtask p4` runs it.
+//! Writes the P4Info and the bmv2 program of the LTM cache into a folder. `cargo xtask p4` runs the
+//! example.
 
 use std::{env, error::Error, fs, path::PathBuf};
 

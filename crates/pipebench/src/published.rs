@@ -11,7 +11,7 @@ pub struct Figure {
     pub metric: &'static str,
     /// The short name of the pipeline, or the rule set; `-` for all.
     pub pipeline: &'static str,
-    /// The locality: `high`, `low`, or `-` for both.
+    /// The locality: The locality `high` or `low`, or `-` for both.
     pub locality: &'static str,
     /// The measured configuration, such as `Megaflow 1x32K`.
     pub configuration: &'static str,

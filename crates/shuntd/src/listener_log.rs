@@ -54,7 +54,7 @@ impl ListenerLog {
 struct LogInterval {
     /// Time of the last line.
     last: Option<Instant>,
-    /// Number of lines since then.
+    /// Number of lines that were left out since then.
     omitted: u64,
 }
 

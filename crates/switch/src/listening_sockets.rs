@@ -294,7 +294,7 @@ impl ListeningSockets {
 
     /// Closes the sockets for which a function returns true.
     ///
-    /// Returns whether there was one.
+    /// Returns whether a socket was released.
     fn release_where(&self, is_released: impl Fn(&String, &KeptListener) -> bool) -> bool {
         let released: Vec<_> =
             self.sockets.lock().extract_if(.., |key, socket| is_released(key, socket)).collect();

@@ -1,7 +1,7 @@
 //! Messages of the vhost-user protocol, as values.
 //!
 //! A message has a header of 12 bytes and a payload. Parsing reads only the bytes of a message. The
-//! socket receives the descriptors that accompany it.
+//! socket receives the descriptors that accompany a message.
 //!
 //! Source: vhost-user protocol, "Message specification" and "Front-end message types".
 

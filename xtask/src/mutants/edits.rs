@@ -34,7 +34,7 @@ impl Edit {
     }
 }
 
-/// A text with mutants in it.
+/// A source text that contains mutants.
 #[derive(Default)]
 pub(super) struct Edited {
     pub(super) text: String,

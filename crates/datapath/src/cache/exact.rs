@@ -63,7 +63,7 @@ pub struct ExactCache {
     further: Box<[EntryRef]>,
     /// Maximum number of entries of a flow after the first.
     further_max: usize,
-    /// Number of sets minus one.
+    /// Number of sets minus one, which masks a hash to a set.
     mask: u64,
     /// One miss in this number is inserted; 0 switches the cache off.
     insert_inverse: u32,

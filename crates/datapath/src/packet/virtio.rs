@@ -160,7 +160,7 @@ impl VirtioHeader {
     }
 
     /// Encodes the header and the number of buffers for a guest (little-endian).
-    /// The number is always 0: the queue sets it.
+    /// The number of buffers is always 0: the queue sets it.
     ///
     /// The fields are joined in a register. The queue copies the header at once, and fields in
     /// memory would delay the copy until all of them are written.

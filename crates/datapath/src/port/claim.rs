@@ -7,7 +7,7 @@
 //! the device has no effect.
 //!
 //! A killed process holds its claims until the system has closed all of its devices. A new claim
-//! waits until then.
+//! waits until the system has closed them.
 //!
 //! Source: unix(7), "Abstract sockets".
 

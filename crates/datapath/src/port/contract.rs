@@ -144,7 +144,7 @@ pub trait Port: Send {
     /// Returns the copies that the queues made of frames.
     ///
     /// A copy is a transfer of a frame between two buffers by code of the switch, and none by the
-    /// kernel. The type [`QueueCopies`](super::QueueCopies) counts them.
+    /// kernel. The type [`QueueCopies`](super::QueueCopies) counts the copies.
     fn copies(&self) -> PortCopies;
 
     /// Records the losses of the device.

@@ -12,7 +12,7 @@ const DEVICE_RX_DROPPED: &str = "device_rx_dropped";
 
 /// The packets that the kernel dropped on their way to a port.
 ///
-/// A drop counter of the device has them.
+/// A drop counter of the device has the lost packets.
 pub(super) struct DeviceLoss {
     /// Returns the drop counter of the device.
     counter: fn(DeviceDrops) -> u64,

@@ -434,7 +434,7 @@ impl ModelledSwitch {
     }
 
     /// Replaces the cache of a thread from its next iteration on.
-    /// The old entries still exist then.
+    /// The old entries still exist after the replacement.
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
         let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
             self.config;

@@ -21,7 +21,7 @@ const ETHER_TYPE_NONE: u16 = 0x05ff;
 
 impl Parser<'_> {
     /// Parses the Ethernet header and the VLAN tags.
-    /// Returns the Ethernet type after them.
+    /// Returns the Ethernet type after the tags.
     pub(super) fn ethernet(&mut self, vlan_limit: VlanLimit) -> Option<u16> {
         let header: &[u8; 14] = self.peek()?;
         let destination = be64::<0, _>(header) & MAC;

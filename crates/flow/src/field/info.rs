@@ -21,7 +21,7 @@ pub struct FieldInfo {
     pub maskable: Maskable,
     /// The access that actions have to the field.
     pub access: Access,
-    /// Numbers of the field on the wire. `ovs-ofctl` prints the first one.
+    /// Numbers of the field on the wire. `ovs-ofctl` prints the first of the numbers.
     pub oxms: &'static [Oxm],
 }
 

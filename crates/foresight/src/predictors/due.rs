@@ -29,7 +29,8 @@ impl DueForecasts {
 
     /// Moves the `budget` most confident forecasts to `forecasts`.
     ///
-    /// Drops the others. Of equally confident forecasts, the newest ones are moved.
+    /// Drops all other forecasts that are due. Of equally confident forecasts, the newest ones are
+    /// moved.
     pub(crate) fn take(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
         if budget == 0 {
             return self.queue.clear();

@@ -266,7 +266,8 @@ impl SuccessorTable {
         followers.relations.retain(|relation| relation.strength > 0);
     }
 
-    /// Removes the next service, if it is old. Each new flow examines one.
+    /// Removes the next service, if it is old.
+    /// Each new flow examines one remembered flow.
     fn forget_old(&mut self, now: Duration) {
         let Some(service) = self.hand.advance(&self.services) else { return };
         let followers = self.services.get(&service);

@@ -97,7 +97,7 @@ impl<I: StartIndex> IndexedSet<I> {
     /// Returns the first and last value of the bucket of a value and of its neighbours.
     ///
     /// A neighbour belongs to them if `joins` is true for it, and for all buckets up to it. At most
-    /// `neighbours_max` of each side belong to them.
+    /// `neighbours_max` neighbours of each side belong to the interval.
     pub(crate) fn interval(
         &self,
         value: u32,

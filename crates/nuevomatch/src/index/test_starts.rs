@@ -88,7 +88,7 @@ pub(crate) const GATE_STRIDE: usize = 1021;
 
 /// Checks the positions that an index finds for one key in `stride`.
 ///
-/// The last key is one of them. A stride of one is all 2^32 keys.
+/// The last key is among the checked keys. A stride of one is all 2^32 keys.
 pub(crate) fn check_strided_keys(
     name: &str,
     index: &impl StartIndex,

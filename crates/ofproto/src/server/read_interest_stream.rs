@@ -31,7 +31,8 @@ pub(super) struct ReadInterestStream {
 }
 
 impl ReadInterestStream {
-    /// Registers the stream for read readiness. Fails if the system refuses it.
+    /// Registers the stream for read readiness.
+    /// Fails if the system refuses the registration.
     pub(super) fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         let stream = watch(stream.into_std()?, Interest::READABLE)?;
         Ok(Self { stream, write_interest: None })

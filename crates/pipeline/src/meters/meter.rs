@@ -58,7 +58,7 @@ pub struct MeterBand {
 pub enum MeterBandKind {
     /// Drop the packet (`OFPMBT_DROP`).
     Drop,
-    /// `OFPMBT_DSCP_REMARK`: raise the drop precedence by this.
+    /// Raise the drop precedence of the DSCP (`OFPMBT_DSCP_REMARK`).
     DscpRemark {
         /// Number of levels to raise the drop precedence by.
         precedence: u8,

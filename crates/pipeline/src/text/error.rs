@@ -92,7 +92,7 @@ pub enum RuleTextProblem {
     /// The switch does not support this known action.
     #[error("action `{0}` is not supported by this switch: remove it")]
     NotYet(&'static str),
-    /// An action that takes no argument has one.
+    /// An action has an argument, but takes none.
     #[error("`{name}` takes no argument: write `{name}` alone")]
     NoArgument {
         /// Name of the action.

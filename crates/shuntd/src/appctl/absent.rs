@@ -15,7 +15,7 @@ commands! {
     "tnl/ports/show" "[-v]", 0..=1, Read, tunnel_ports, "Always empty: no tunnels";
 }
 
-/// Answers a command that has no effect here.
+/// Answers a command that has no effect in Shunt.
 async fn empty_reply(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }

@@ -34,7 +34,7 @@ const QUIET_CHECKS_AFTER_REFUSAL: u32 = 3;
 
 /// Number of checks in a row without a loss after which an overflow has ended.
 ///
-/// Datagrams may still wait then.
+/// Datagrams may still wait after an overflow.
 const QUIET_CHECKS_AFTER_OVERFLOW: u32 = 10;
 
 /// Need of a protocol to send templates before its datagrams.

@@ -42,7 +42,7 @@ pub(crate) struct LacpActor {
     /// which the first member determines.
     ///
     /// The key stays when this member is removed. A new key would make all other members negotiate
-    /// again. Only a configured key of another bond replaces it.
+    /// again. Only a configured key of another bond replaces the key.
     key: Option<NonZeroU16>,
     /// Number of frames, by member, that were dropped because newer frames had arrived.
     refused: BTreeMap<PortNo, u64>,

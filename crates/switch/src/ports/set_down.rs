@@ -1,10 +1,10 @@
 //! The devices that the switch has set down for controllers.
 //!
 //! When a port is removed, or the daemon ends, these devices are set up again. A daemon that is
-//! killed cannot do this. So a file in the run directory lists the devices, and the next daemon
-//! sets each device up when it opens the port. The file is written before a device is set down, and
-//! again after it was set up. So after a crash between the two steps, the file may list a device
-//! that is already up.
+//! killed cannot set devices up again. So a file in the run directory lists the devices, and the
+//! next daemon sets each device up when it opens the port. The file is written before a device is
+//! set down, and again after it was set up. So after a crash between the two steps, the file may
+//! list a device that is already up.
 //!
 //! The first line of the file is the boot id of the system, because indexes of devices change with
 //! a reboot. Each further line is the index and the name of a device.

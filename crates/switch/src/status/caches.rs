@@ -115,7 +115,7 @@ pub struct DropStatus {
     pub not_received: Vec<(&'static str, u64)>,
     /// Packets that devices accepted but could not send; they are counted as sent.
     ///
-    /// The packets of removed ports are among them.
+    /// The number includes the packets of removed ports.
     pub device_lost: u64,
     /// Losses at each present port, which `dropped` and `not_received` include.
     pub ports: Vec<PortDropStatus>,

@@ -86,7 +86,7 @@ async fn learned_and_expired_rules_are_reported() {
 async fn a_monitor_that_reads_late_knows_all_rules() {
     /// Number of added rules.
     const COUNT: u64 = 30_000;
-    /// Number of a rule that is added after them.
+    /// Number of a rule that is added after all others.
     const LAST: u64 = 1_000_000;
     let fixture = SwitchFixture::start(1).await;
     let mut controller = fixture.controller().await;

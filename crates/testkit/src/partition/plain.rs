@@ -43,7 +43,7 @@ impl PlainOutline {
 
     /// Returns the steps that a sub-traversal may begin with.
     ///
-    /// The first step is always one of them.
+    /// The first step is always a start.
     #[must_use]
     pub fn starts(&self) -> Vec<u16> {
         let open = self.0.iter().zip(0_u16..).filter(|((open, _), at)| *open || *at == 0);
@@ -69,7 +69,7 @@ pub struct PlainStage {
 pub enum StageRoom {
     /// The stage has free room.
     Free,
-    /// A new entry evicts a recently used one.
+    /// A new entry evicts a recently used entry.
     Contended,
     /// The stage takes no new entry.
     Full,

@@ -165,7 +165,8 @@ impl TestGuest {
         bytes
     }
 
-    /// Reads two bytes of guest memory, the low one first. Panics outside of it.
+    /// Reads two bytes of guest memory, the low one first.
+    /// Panics outside of the memory.
     pub(super) fn read_u16(&self, address: u64) -> u16 {
         u16::from_le_bytes(self.read(address, 2).try_into().unwrap())
     }

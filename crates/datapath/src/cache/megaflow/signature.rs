@@ -29,7 +29,7 @@ pub struct RowAddress {
 pub struct SignatureCache {
     /// The buckets of the cache.
     buckets: Box<[Bucket]>,
-    /// Number of buckets minus one.
+    /// Number of buckets minus one, which masks a hash to a bucket.
     mask: u64,
     /// The state of the random numbers that choose a flow to replace.
     random: u64,

@@ -3,8 +3,8 @@
 //! A service manager keeps the BPF link, the socket of each queue, and the memory of each socket
 //! while the daemon restarts. So the program stays attached, and the kernel puts the frames that
 //! arrive into the rings of the sockets. The next process maps memory and rings, and continues with
-//! the first frame that was not read. Frames that wait to be sent leave then. The packet socket that
-//! makes the device promiscuous is kept too.
+//! the first frame that was not read. Frames that wait to be sent leave with the next process. The
+//! packet socket that makes the device promiscuous is kept too.
 //!
 //! A port uses all of these descriptors or none. Otherwise it detaches the program and opens new
 //! sockets, which need the queues of the device. So the store must close its copies first

@@ -59,7 +59,7 @@ impl PacketSet {
         self.indexes[..usize::from(self.count)].iter().map(|packet| usize::from(*packet))
     }
 
-    /// Removes the packets that `is_taken` accepts, and returns them.
+    /// Removes and returns the packets that `is_taken` accepts.
     pub(in crate::ltm) fn take(&mut self, is_taken: impl Fn(usize) -> bool) -> Self {
         let (mut taken, mut left) = (Self::EMPTY, Self::EMPTY);
         for packet in self.iter() {

@@ -111,8 +111,7 @@ pub(super) enum Request {
 }
 
 /// The rules and objects that a packet uses, each with its last change.
-/// The number of a change identifies it.
-/// `None` means that the object never changed.
+/// The number of a change identifies the change. `None` means that the object never changed.
 pub(super) type Path = Vec<(ReadObject, Option<u32>)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

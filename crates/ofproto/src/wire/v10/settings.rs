@@ -17,7 +17,7 @@ pub struct V10Settings {
     pub flow_format: FlowFormat,
     /// True if the high byte of a flow-mod command is a table.
     ///
-    /// `NXT_FLOW_MOD_TABLE_ID` sets it.
+    /// `NXT_FLOW_MOD_TABLE_ID` sets the value.
     pub has_table_ids: bool,
 }
 
