@@ -57,8 +57,8 @@ pub(super) enum Command {
     /// Change a bridge while it forwards.
     ///
     /// All keys change at once, or none if one is refused. A list replaces the whole list before it,
-    /// and `controllers=` is an empty one. Controllers and listeners that stay keep their
-    /// connections. The configuration file does not change.
+    /// and `controllers=` sets an empty list. Controllers and listeners that are also in the new
+    /// list keep their connections. The configuration file does not change.
     #[command(after_long_help = key_help::set_br())]
     SetBr {
         /// Name of the bridge.
@@ -177,9 +177,10 @@ pub(super) enum Command {
     },
     /// Add a bond: several ports that NORMAL uses as one.
     ///
-    /// Add the bond before its ports: without it they close a loop. One member is active. Another
-    /// one replaces it when it loses its link. With balance-slb and balance-tcp all members send.
-    /// With LACP, a partner decides with the switch which members are used. `show` lists bonds.
+    /// Add the bond before its ports: two ports without a bond close a loop. One member is active.
+    /// Another member becomes active when the active one loses its link. With balance-slb and
+    /// balance-tcp all members send. With LACP, a partner decides with the switch which members are
+    /// used. `show` lists bonds.
     #[command(after_long_help = key_help::add_bond())]
     AddBond {
         /// Name of the bridge.
@@ -192,7 +193,7 @@ pub(super) enum Command {
     },
     /// Delete a bond; its members stay as ports.
     ///
-    /// Remove or disable all members but one before: without the bond they close a loop.
+    /// Before, remove or disable all members but one: members without a bond close a loop.
     DelBond {
         /// Name of the bridge.
         bridge: String,
@@ -240,7 +241,7 @@ pub(super) enum Command {
         /// Set KEY to VALUE.
         ///
         /// `shuntctl settings` lists the keys with their values. The error of an invalid value
-        /// names the valid ones.
+        /// names the valid values.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -312,9 +313,10 @@ pub(super) enum Command {
     /// `shuntctl entries` lists entries with their names. A name has three numbers: the packet
     /// thread, a slot, and the number of earlier uses of the slot. A name is never reused.
     ///
-    /// A change evicts an entry in three cases. It changes or removes a rule that an earlier lookup
-    /// matched. It adds a rule of higher priority that overlaps the fields of that lookup. It changes
-    /// an object that the entry depends on, such as a group, a port or a MAC address.
+    /// A change evicts an entry in three cases. The change modifies or removes a rule that a lookup
+    /// of the entry matched. The change adds a rule of higher priority that overlaps the fields of
+    /// such a lookup. The change concerns an object that the entry depends on, such as a group, a
+    /// port or a MAC address.
     ///
     /// Entries without hits expire. Expired entries cannot be explained.
     Why {
