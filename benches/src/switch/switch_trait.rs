@@ -71,7 +71,7 @@ pub enum PortSpec {
     Device(String),
     /// A network device, through AF_XDP sockets.
     Xdp(String),
-    /// The same, and a thread of Shunt polls the sockets without end, as that of Open vSwitch does.
+    /// AF_XDP ports that a thread of Shunt polls without end, as Open vSwitch does.
     PolledXdp(String),
     /// A TAP device that the switch creates.
     Tap(String),

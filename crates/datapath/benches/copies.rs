@@ -39,7 +39,7 @@ impl PeerMemory {
         Self { source, target, next: 0, pool: Pool::new(), burst: Vec::new() }
     }
 
-    /// Moves a burst, of which the first `copied` bytes pass through buffers of the switch.
+    /// Moves a burst; the first `copied` bytes pass through buffers of the switch.
     fn move_burst(&mut self, length: usize, copied: usize) {
         let slots = self.next..self.next + BURST;
         self.next = (self.next + BURST) % FRAMES;

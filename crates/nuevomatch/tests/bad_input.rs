@@ -218,8 +218,9 @@ const KILOBYTES_OF_CHILD: usize = 300 * 1024;
 
 const _: () = assert!(2 * RULES_OF_CHILD * size_of::<Rule>() > KILOBYTES_OF_CHILD * 1024);
 
-/// Number of rules of an ACL that fit into the memory of the process once, but not once for each
-/// category.
+/// Number of rules of an ACL that fit into the memory of the process only once.
+///
+/// The rules do not fit once for each category.
 const ACL_RULES_OF_CHILD: usize = 400_000;
 
 const _: () = assert!(

@@ -52,7 +52,7 @@ impl Switch {
         Ok(MacTableStatus::new(self.control.plane.pipeline(), self.control.bridges.id(bridge)?))
     }
 
-    /// Returns the sizes of the MAC tables of all bridges, and the totals of their changes.
+    /// Returns the sizes of the MAC tables of all bridges, and totals of changes.
     #[must_use]
     pub fn mac_tables(&self) -> Vec<MacTableStatus> {
         let pipeline = self.control.plane.pipeline();

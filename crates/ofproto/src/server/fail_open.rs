@@ -269,7 +269,7 @@ mod tests {
         assert!(change(&fail_open, 25).is_some());
     }
 
-    /// An update of another thread never falls between the two parts of a disconnection.
+    /// No update of another thread falls between the two parts of a disconnection.
     #[test]
     fn concurrent_update_keeps_the_time_of_silence() {
         const UPDATES: u32 = 20_000;

@@ -274,7 +274,7 @@ async fn bridge_fails_open_until_a_controller_connects() {
     assert!(!fails_open_at(99), "the bridge has no controller");
 }
 
-/// A bridge that fails open forwards without a pause when its controllers are opened again.
+/// A bridge that fails open forwards on when its controllers are opened again.
 #[tokio::test]
 async fn reopened_controllers_leave_the_bridge_open() {
     let seconds = Arc::new(AtomicU64::new(0));

@@ -69,7 +69,7 @@ impl OvsdbClientConfig {
 }
 
 impl FollowedTable {
-    /// Returns whether the client can do without the table, because it reads none of its columns.
+    /// Returns whether the client needs no column of the table.
     pub(super) const fn is_optional(&self) -> bool {
         self.read.is_empty()
     }

@@ -74,7 +74,7 @@ impl Pipeline {
         Ok((self.publish(control, version, deltas), replaced))
     }
 
-    /// Adds static MAC addresses to a bridge in one version, and returns the refused ones.
+    /// Adds static MAC addresses in one version, and returns the refused addresses.
     ///
     /// A refused address does not affect the other addresses.
     pub fn add_static_macs(

@@ -20,7 +20,9 @@ pub(super) struct ClearedCounters(Mutex<CountersAtClear>);
 struct CountersAtClear {
     /// Counters of packet threads, by number of the thread.
     threads: BTreeMap<usize, PacketThreadCounters>,
-    /// Totals of learned MAC addresses. A name of a bridge would also name a later bridge.
+    /// Totals of learned MAC addresses.
+    ///
+    /// The key is an id, because a name would also name a later bridge.
     macs: BTreeMap<BridgeId, LearnedTotals>,
 }
 

@@ -70,7 +70,9 @@ fn needs_nothing(arguments: &str) -> bool {
     })
 }
 
-/// The commands without arguments whose replies have JSON of their own; others wrap their text.
+/// The commands without arguments that have JSON replies of their own.
+///
+/// All other commands wrap their text.
 const OWN_FORM: [&str; 2] = ["dpif/show", "list-commands"];
 
 /// The reply to each command without arguments that only reads is valid JSON.

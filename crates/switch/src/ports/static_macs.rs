@@ -5,7 +5,7 @@
 use shunt_pipeline::{BridgeId, Change, NoSuchBridge, Pipeline};
 use tracing::info;
 
-/// Makes a change of a bridge, and logs the number of static MAC addresses that it removes.
+/// Makes a change of a bridge, and logs how many static MAC addresses it removes.
 ///
 /// Ports lose them if they are removed, get other VLANs, join or leave a bond, or become the output
 /// of a mirror.

@@ -66,7 +66,7 @@ async fn the_log_names_ports_that_go_and_come() {
     assert_eq!(lines(&log).len(), 4, "{:?}", lines(&log));
 }
 
-/// These are all changes that end static addresses, except the removal of their bridge.
+/// The changes are all that end static addresses but the removal of the bridge.
 #[tokio::test]
 async fn the_log_counts_static_addresses_that_end() {
     let log = Log::capture();

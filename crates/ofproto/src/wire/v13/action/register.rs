@@ -35,7 +35,7 @@ pub(super) fn read_load(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> 
     Ok(Action::Load { target, value })
 }
 
-/// Writes `NXAST_REG_LOAD`, or a masked set-field for a field without a header of 32 bits.
+/// Writes `NXAST_REG_LOAD`, or a masked set-field if the header is not of 32 bits.
 pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
     // `dl_vlan_pcp` has no header. `vlan_pcp` has the same bits, but takes no masked set-field.
     let target = match target.field {
@@ -209,7 +209,9 @@ mod tests {
         assert_eq!(read, Ok(Action::Load { target, value: 3 }));
     }
 
-    /// `dl_vlan` has no number on the wire; the load is written to `vlan_vid`, with its present bit.
+    /// A load of `dl_vlan` is written as `vlan_vid`, because `dl_vlan` has no number.
+    ///
+    /// The load includes the present bit.
     #[test]
     fn load_of_a_vlan_id_is_written_as_a_masked_set_field() {
         let mut out = Vec::new();
