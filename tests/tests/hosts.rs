@@ -156,6 +156,46 @@ fn a_stream_passes_through_tap_ports() {
     assert!(megabits > 10.0, "{megabits} Mbit/s");
 }
 
+/// A stream in VXLAN from a TAP arrives in packets of many segments.
+#[test]
+fn a_vxlan_stream_passes_in_long_packets() {
+    for kind in ["tap", "af_packet"] {
+        let Some(middle) = namespace_or_skip("vxlan") else { return };
+        let Some(host_a) = namespace_or_skip("vxlan") else { return };
+        let Some(host_b) = namespace_or_skip("vxlan") else { return };
+        if kind == "af_packet" {
+            host_b.connect("p2", &middle, "p2");
+        }
+        let daemon = start(&configuration(1, &[("p1", "tap"), ("p2", kind)]), &middle);
+        middle.move_device("p1", &host_a);
+        if kind == "tap" {
+            middle.move_device("p2", &host_b);
+        }
+        for (host, device, own, other) in [(&host_a, "p1", 1, 2), (&host_b, "p2", 2, 1)] {
+            let ip = |line: &str| output(host.command("ip").args(line.split(' ')));
+            text(&ip(&format!("addr add 10.66.5.{own}/24 dev {device}")));
+            text(&ip(&format!("link set {device} up")));
+            let tunnel = format!("type vxlan id 7 remote 10.66.5.{other} dstport 4789");
+            if !ip(&format!("link add vx0 {tunnel}")).status.success() {
+                print_skipped("this kernel has no VXLAN devices");
+                return;
+            }
+            text(&ip(&format!("addr add 10.66.6.{own}/24 dev vx0")));
+            text(&ip("link set vx0 up"));
+        }
+        assert!(wait_until(|| ping(&host_a, "10.66.6.2")), "{}", daemon.log());
+        let megabits = tcp_stream(&host_a, &host_b, "10.66.6.2");
+        assert!(megabits > 10.0, "{kind}: {megabits} Mbit/s");
+        let flows = text(&daemon.ovs_ofctl("br0", "dump-flows", &["in_port=1"]));
+        let count = |name: &str| flows.split(name).nth(1)?.split(',').next()?.parse::<u64>().ok();
+        let (packets, bytes) = (count("n_packets=").unwrap(), count("n_bytes=").unwrap());
+        let offloads = host_a.run("ethtool", &["-k", "p1"]);
+        if offloads.contains("tx-udp_tnl-segmentation: on") {
+            assert!(bytes / packets > 3000, "{kind}: {flows}");
+        }
+    }
+}
+
 #[test]
 fn a_port_that_vanishes_while_forwarding_comes_back() {
     let Some(hosts) = hosts("gone", 1) else { return };

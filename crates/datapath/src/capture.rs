@@ -9,7 +9,7 @@ use std::fmt;
 use rtrb::Producer;
 use shunt_pipeline::{DatapathPort, Time};
 
-use crate::packet::{buffer::Packet, virtio};
+use crate::packet::buffer::Packet;
 
 /// Capacity of the ring between one thread and the reader of a capture.
 pub const CAPTURE_RING: usize = 1024;
@@ -113,11 +113,7 @@ impl Taps {
                     continue;
                 }
                 let mut frame = packet.frame().to_vec();
-                let virtio = &packet.virtio;
-                if virtio.needs_checksum {
-                    let (start, offset) = (virtio.checksum_start, virtio.checksum_offset);
-                    virtio::complete_checksum(&mut frame, start.into(), offset.into());
-                }
+                packet.virtio.complete_checksums(&mut frame);
                 let pushed = tap.packets.push(Captured { time: self.now, frame });
                 debug_assert!(pushed.is_ok(), "the ring has room, because only this end fills it");
             }

@@ -125,6 +125,7 @@ fn a_packet_to_be_segmented_leaves_complete() {
         header_length: 54,
         checksum_start: 34,
         checksum_offset: 16,
+        tunnel: None,
     };
     let packet = ends.packet(&tcp(), segmented);
     assert_eq!(ends.queues[0].tx.tx(&[packet]), 1);

@@ -93,11 +93,12 @@ const TSO: VirtioHeader = VirtioHeader {
     header_length: 54,
     checksum_start: 34,
     checksum_offset: 16,
+    tunnel: None,
 };
 
 fn header(virtio: VirtioHeader) -> NetHeader {
     // Correct on little-endian machines only, where the tests run.
-    virtio.encode_with_buffers()
+    virtio.encode_for_guest()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use shunt_flow::{
     FieldId, FlowKey, FlowMask, Layers, Match,
     extract::{VlanLimit, extract},
     layout::word,
-    rewrite::{ChecksumState, pop_vlan, push_vlan, set_header},
+    rewrite::{pop_vlan, push_vlan, set_header},
 };
 
 /// The bit of the field `vlan_tci` that is set if the packet has a tag.
@@ -164,8 +164,7 @@ pub(crate) fn rewrite<'a>(
     key: &mut FlowKey,
     writes: impl Iterator<Item = &'a HeaderWrite>,
 ) -> bool {
-    let checksum =
-        if packet.virtio.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete };
+    let checksum = packet.virtio.checksum_state(layers);
     let before = tci(key);
     let (mut tag, mut kept) = (before, TCI_PRESENT);
     for HeaderWrite { headers, tag_bits, tag: value } in writes {

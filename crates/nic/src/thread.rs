@@ -60,6 +60,7 @@ pub(crate) const REASON_UNPARSED: u8 = 1;
 const WIRE: Capabilities = Capabilities {
     tx_checksum: false,
     tx_segmentation: false,
+    tx_tunnel_segmentation: false,
     frame_max: usize::MAX,
     can_wait: false,
 };

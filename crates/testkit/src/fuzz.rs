@@ -28,6 +28,10 @@ pub fn fuzz_pcap(data: &[u8]) {
 pub fn fuzz_offload(data: &[u8]) {
     let Some((header, frame)) = data.split_first_chunk() else { return };
     let Ok(virtio) = VirtioHeader::receive(*header, frame) else { return };
+    let encoded = virtio.encode_with_tunnel(frame);
+    let again = encoded.as_ref().and_then(|encoded| encoded.first_chunk());
+    let again = again.map(|header| VirtioHeader::receive(*header, frame));
+    assert_eq!(again, Some(Ok(virtio)), "an accepted header survives encoding");
     let (mut pool, mut out) = (Pool::new(), Vec::new());
     let Some(mut packet) = pool.take(frame.len(), DatapathPort::default()) else { return };
     packet.frame_mut().copy_from_slice(frame);
@@ -35,6 +39,7 @@ pub fn fuzz_offload(data: &[u8]) {
     let port = Capabilities {
         tx_checksum: false,
         tx_segmentation: false,
+        tx_tunnel_segmentation: false,
         frame_max: Pool::LARGE,
         can_wait: false,
     };

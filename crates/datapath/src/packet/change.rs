@@ -3,7 +3,7 @@
 use shunt_flow::{
     FieldId,
     layout::word,
-    rewrite::{self, ChecksumState, MplsHeader},
+    rewrite::{self, MplsHeader},
 };
 use shunt_pipeline::DatapathAction;
 
@@ -19,8 +19,8 @@ pub(crate) fn change(
 ) -> bool {
     match action {
         DatapathAction::SetHeader(set) => {
-            let checksum = checksum_state(packet);
             let layers = &parsed.layers;
+            let checksum = packet.virtio.checksum_state(layers);
             rewrite::set_header(packet.frame_mut(), layers, parsed.key, set, checksum);
             true
         }
@@ -77,11 +77,6 @@ pub(crate) fn change(
         | DatapathAction::CheckLength { .. }
         | DatapathAction::Sample(_) => true,
     }
-}
-
-/// Returns the state of the transport checksum: complete, or pseudo-header alone.
-pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
-    if packet.virtio.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
 }
 
 /// Length of a VLAN tag (IEEE 802.1Q, 9.3).

@@ -5,10 +5,7 @@ use std::sync::LazyLock;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, rewrite};
 use shunt_pipeline::{DatapathAction, Meter, MeterVerdict, Time, raise_drop_precedence};
 
-use crate::{
-    packet::{buffer::Packet, change::checksum_state},
-    thread::execute::ParsedPacket,
-};
+use crate::{packet::buffer::Packet, thread::execute::ParsedPacket};
 
 /// Applies a meter to a packet, and remarks its DSCP if a band requires it.
 ///
@@ -75,6 +72,6 @@ fn remark(packet: &mut Packet, parsed: &mut ParsedPacket<'_>, levels: u8) {
     let dscp = u8::try_from(parsed.key.field(FieldId::IpDscp)).unwrap_or_default();
     let raised = raise_drop_precedence(dscp, levels);
     let Some(set) = REMARKS.get(usize::from(raised)).filter(|_| raised != dscp) else { return };
-    let checksum = checksum_state(packet);
+    let checksum = packet.virtio.checksum_state(&parsed.layers);
     rewrite::set_header(packet.frame_mut(), &parsed.layers, parsed.key, set, checksum);
 }

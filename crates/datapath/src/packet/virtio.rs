@@ -8,10 +8,15 @@
 //! The sender may write anything into the header. [`VirtioHeader::receive`] checks the header
 //! against the frame, so later steps can rely on it.
 //!
+//! A packet to segment may be in a UDP tunnel ([`UdpTunnel`]). The headers of the tunnel are found
+//! in the frame each time they are needed, because actions may move them.
+//!
 //! Source: Virtual I/O Device 1.2, 5.1.6 (`struct virtio_net_hdr`); Linux takes the legacy layout,
-//! in the byte order of the machine.
+//! in the byte order of the machine. Virtual I/O Device 1.4, 5.1.6, has the tunnels.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
+use shunt_flow::{Layers, rewrite::ChecksumState};
 
 use crate::{
     packet::{
@@ -43,6 +48,20 @@ pub struct VirtioHeader {
     pub checksum_start: u16,
     /// Offset of the checksum from `checksum_start`.
     pub checksum_offset: u16,
+    /// The UDP tunnel around a packet that is to be segmented.
+    pub tunnel: Option<UdpTunnel>,
+}
+
+/// A UDP tunnel, such as VXLAN or Geneve, around a packet that is to be segmented.
+///
+/// `gso_type`, `checksum_start` and `checksum_offset` then belong to the packet in the tunnel, and
+/// each segment gets headers of the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UdpTunnel {
+    /// The tunnel uses no UDP checksum: the field is 0.
+    Unchecked,
+    /// The field has the sum of the pseudo-header, and each segment gets a checksum.
+    Checked,
 }
 
 /// Reason for refusing a virtio header that contradicts its frame.
@@ -92,8 +111,12 @@ pub enum VirtioHeaderError {
 impl VirtioHeader {
     /// Bytes of the header on a packet socket.
     pub const ENCODED: usize = 10;
-    /// Bytes of the header with the number of buffers after it, as on a TAP device.
+    /// Bytes of the header with the number of buffers after it, as in a guest.
     pub const ENCODED_WITH_BUFFERS: usize = 12;
+    /// Bytes of the header with tunnel offsets at its end, as on a TAP device.
+    ///
+    /// Before Linux 6.17, a TAP device ignores the bytes after the first ten.
+    pub const ENCODED_WITH_TUNNEL: usize = 24;
 
     /// TCP over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
     pub const GSO_TCPV4: u8 = 1;
@@ -104,16 +127,46 @@ impl VirtioHeader {
     /// Flag beside a TCP type: the first segment carries CWR.
     /// Virtio calls this flag `VIRTIO_NET_HDR_GSO_ECN`.
     pub const GSO_ECN: u8 = 0x80;
+    /// Flag beside another type: the packet is in a UDP tunnel over IPv4.
+    const GSO_UDP_TUNNEL_IPV4: u8 = 0x20;
+    /// Flag beside another type: the packet is in a UDP tunnel over IPv6.
+    const GSO_UDP_TUNNEL_IPV6: u8 = 0x40;
+    /// The flags of UDP tunnels, which [`Self::tunnel`] replaces in a received header.
+    const GSO_UDP_TUNNEL: u8 = Self::GSO_UDP_TUNNEL_IPV4 | Self::GSO_UDP_TUNNEL_IPV6;
 
     /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum is incomplete.
     const NEEDS_CSUM: u8 = 1;
     /// `VIRTIO_NET_HDR_F_DATA_VALID`: the checksum was found to be right.
     pub(crate) const DATA_VALID: u8 = 2;
+    /// `VIRTIO_NET_HDR_F_UDP_TUNNEL_CSUM`: the tunnel uses a UDP checksum.
+    const UDP_TUNNEL_CSUM: u8 = 8;
 
     /// Returns whether the packet must still be segmented.
     #[must_use]
     pub const fn is_segmented(&self) -> bool {
         self.gso_type != 0
+    }
+
+    /// Returns the kind of segments without flags; 0: the packet is one segment.
+    pub(crate) const fn inner_gso_type(&self) -> u8 {
+        self.gso_type & !(Self::GSO_ECN | Self::GSO_UDP_TUNNEL)
+    }
+
+    /// Returns the state of the outermost transport checksum, for a change of headers.
+    ///
+    /// In a tunnel, the partial checksum may be the inner one. The UDP checksum of the tunnel is
+    /// complete then, except in a packet that is to be segmented.
+    #[must_use]
+    pub fn checksum_state(&self, layers: &Layers) -> ChecksumState {
+        let is_partial = match self.tunnel {
+            Some(UdpTunnel::Checked) => true,
+            // As a complete checksum, 0 stays 0.
+            Some(UdpTunnel::Unchecked) => false,
+            None => {
+                self.needs_checksum && layers.transport() == Some(usize::from(self.checksum_start))
+            }
+        };
+        if is_partial { ChecksumState::Partial } else { ChecksumState::Complete }
     }
 
     /// Decodes a header; ignores unknown flags.
@@ -128,10 +181,11 @@ impl VirtioHeader {
             gso_size: u16::from_ne_bytes([s0, s1]),
             checksum_start: u16::from_ne_bytes([c0, c1]),
             checksum_offset: u16::from_ne_bytes([o0, o1]),
+            tunnel: None,
         }
     }
 
-    /// Encodes the header as the kernel reads it.
+    /// Encodes the header as the kernel reads it, without the tunnel.
     #[must_use]
     pub const fn encode(&self) -> [u8; Self::ENCODED] {
         let mut flags = 0;
@@ -148,15 +202,31 @@ impl VirtioHeader {
         [flags, self.gso_type, l0, l1, s0, s1, c0, c1, o0, o1]
     }
 
-    /// Encodes the header and the number of buffers.
-    /// The number is always 0, because only receivers of guests read it.
+    /// Encodes the header of `frame` with the offsets of its tunnel.
+    ///
+    /// The number of buffers and the hash are 0, because only receivers of guests read them.
+    /// `None` if the headers of the tunnel are not in the frame.
     #[must_use]
-    pub fn encode_with_buffers(&self) -> [u8; Self::ENCODED_WITH_BUFFERS] {
-        let mut bytes = [0; Self::ENCODED_WITH_BUFFERS];
+    pub fn encode_with_tunnel(&self, frame: &[u8]) -> Option<[u8; Self::ENCODED_WITH_TUNNEL]> {
+        let mut bytes = [0; Self::ENCODED_WITH_TUNNEL];
         if let Some(own) = bytes.first_chunk_mut() {
             *own = self.encode();
         }
-        bytes
+        if let Some(tunnel) = self.tunnel {
+            let headers = segment::Headers::parse(frame, self)?.tunnel_offsets()?;
+            let [flags, gso_type, .., outer0, outer1, inner0, inner1] = &mut bytes;
+            match tunnel {
+                UdpTunnel::Unchecked => {}
+                UdpTunnel::Checked => *flags |= Self::UDP_TUNNEL_CSUM,
+            }
+            *gso_type |= match headers.outer_kind {
+                segment::NetworkKind::Ipv4 => Self::GSO_UDP_TUNNEL_IPV4,
+                segment::NetworkKind::Ipv6 => Self::GSO_UDP_TUNNEL_IPV6,
+            };
+            [*outer0, *outer1] = u16::try_from(headers.outer_transport).ok()?.to_le_bytes();
+            [*inner0, *inner1] = u16::try_from(headers.inner_network).ok()?.to_le_bytes();
+        }
+        Some(bytes)
     }
 
     /// Encodes the header and the number of buffers for a guest (little-endian).
@@ -188,6 +258,9 @@ impl VirtioHeader {
 
     /// Decodes and checks the header that was received with `frame`.
     ///
+    /// A tunnel around the packet is found in the frame. Only a TAP reports tunnels, while packet
+    /// sockets report the packet in the tunnel alone.
+    ///
     /// Fields of a step that is not due are cleared. `header_length` is only a hint, and senders
     /// write arbitrary values into it, so it is replaced by the length of the parsed headers. These
     /// headers are parsed again for the flow key, but only packets of up to 64 KiB that must still
@@ -211,16 +284,20 @@ impl VirtioHeader {
             (virtio.checksum_start, virtio.checksum_offset) = (0, 0);
         }
         if virtio.is_segmented() {
-            virtio.header_length = virtio.checked_header_length(frame)?;
+            let headers = virtio.checked_headers(frame)?;
+            virtio.header_length =
+                u16::try_from(headers.length()).map_err(|_| VirtioHeaderError::Protocol)?;
+            virtio.gso_type &= !Self::GSO_UDP_TUNNEL;
+            virtio.tunnel = headers.tunnel();
         } else {
             (virtio.header_length, virtio.gso_size) = (0, 0);
         }
         Ok(virtio)
     }
 
-    /// Returns the length of the headers that each segment of `frame` will repeat.
-    fn checked_header_length(&self, frame: &[u8]) -> Result<u16, VirtioHeaderError> {
-        match self.gso_type & !Self::GSO_ECN {
+    /// Returns the headers that each segment of `frame` will repeat.
+    fn checked_headers(&self, frame: &[u8]) -> Result<segment::Headers, VirtioHeaderError> {
+        match self.inner_gso_type() {
             Self::GSO_TCPV4 | Self::GSO_TCPV6 | Self::GSO_UDP_L4 => {}
             _ => return Err(VirtioHeaderError::UnknownSegmentation(self.gso_type)),
         }
@@ -233,14 +310,31 @@ impl VirtioHeader {
         if !self.needs_checksum && !self.data_valid {
             return Err(VirtioHeaderError::Unverified);
         }
-        let headers =
-            segment::Headers::parse(frame, self.gso_type).ok_or(VirtioHeaderError::Protocol)?;
+        let headers = segment::Headers::parse(frame, self).ok_or(VirtioHeaderError::Protocol)?;
         let (start, offset) = headers.checksum();
         let due = (usize::from(self.checksum_start), usize::from(self.checksum_offset));
-        if self.needs_checksum && due != (start, offset) {
+        let names_tunnel = self.gso_type & Self::GSO_UDP_TUNNEL != 0;
+        if self.needs_checksum && due != (start, offset)
+            || names_tunnel && headers.tunnel().is_none()
+        {
             return Err(VirtioHeaderError::Protocol);
         }
-        u16::try_from(headers.length()).map_err(|_| VirtioHeaderError::Protocol)
+        Ok(headers)
+    }
+
+    /// Completes the checksums of `frame` as one packet without segments.
+    pub(crate) fn complete_checksums(&self, frame: &mut [u8]) {
+        if !self.needs_checksum {
+            return;
+        }
+        complete_checksum(frame, self.checksum_start.into(), self.checksum_offset.into());
+        // The checksum of the tunnel covers the other checksum.
+        if self.tunnel == Some(UdpTunnel::Checked)
+            && let Some(headers) = segment::Headers::parse(frame, self)
+            && let Some(offsets) = headers.tunnel_offsets()
+        {
+            complete_checksum(frame, offsets.outer_transport, segment::UDP_CHECKSUM);
+        }
     }
 
     /// Adjusts the offsets to a frame that now begins `count` bytes earlier.
@@ -309,8 +403,9 @@ pub fn finish(
         pool.put_back(packet);
         return Err(Unsendable::MtuExceeded { length, max: port.frame_max });
     }
-    let is_made_here = !port.tx_segmentation || segment::is_labelled(packet.frame());
-    if packet.virtio.is_segmented() && is_made_here {
+    let is_made_here =
+        |packet: &Packet| !port.segments(&packet.virtio) || segment::is_labelled(packet.frame());
+    if packet.virtio.is_segmented() && is_made_here(&packet) {
         let made = segment::segment(&packet, pool, out);
         pool.put_back(packet);
         made?;
@@ -386,6 +481,7 @@ mod tests {
                     header_length,
                     checksum_start: start,
                     checksum_offset: offset,
+                    tunnel: None,
                 }
             },
         )
@@ -407,9 +503,11 @@ mod tests {
         #[test]
         fn a_descriptor_round_trips_through_its_encoding(virtio in offloads()) {
             prop_assert_eq!(VirtioHeader::decode(virtio.encode()), virtio);
-            prop_assert_eq!(&virtio.encode_with_buffers()[..10], &virtio.encode()[..]);
+            let for_tap = virtio.encode_with_tunnel(&[]).unwrap();
+            prop_assert_eq!(&for_tap[..10], &virtio.encode()[..]);
+            prop_assert_eq!(&for_tap[10..], &[0; 14][..]);
             #[cfg(target_endian = "little")]
-            prop_assert_eq!(virtio.encode_for_guest(), virtio.encode_with_buffers());
+            prop_assert_eq!(&virtio.encode_for_guest()[..], &for_tap[..12]);
         }
 
         #[test]

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     metrics::{Counter, RxLoss},
-    packet::buffer::{Packet, Pool},
+    packet::{
+        buffer::{Packet, Pool},
+        virtio::VirtioHeader,
+    },
 };
 
 /// A port of the datapath, owned by the control thread.
@@ -390,6 +393,8 @@ pub struct Capabilities {
     pub tx_checksum: bool,
     /// True if the device segments TCP and UDP packets.
     pub tx_segmentation: bool,
+    /// True if the device also segments packets in a UDP tunnel.
+    pub tx_tunnel_segmentation: bool,
     /// Longest frame, Ethernet header included.
     /// The device itself may refuse shorter frames.
     pub frame_max: usize,
@@ -399,8 +404,18 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The capabilities of a port that sends only complete frames, without offloads.
-    pub(crate) const WIRE: Self =
-        Self { tx_checksum: false, tx_segmentation: false, frame_max: usize::MAX, can_wait: false };
+    pub(crate) const WIRE: Self = Self {
+        tx_checksum: false,
+        tx_segmentation: false,
+        tx_tunnel_segmentation: false,
+        frame_max: usize::MAX,
+        can_wait: false,
+    };
+
+    /// Returns whether the device makes the segments of a packet.
+    pub(crate) const fn segments(&self, virtio: &VirtioHeader) -> bool {
+        self.tx_segmentation && (virtio.tunnel.is_none() || self.tx_tunnel_segmentation)
+    }
 }
 
 /// Counters of a device.

@@ -122,6 +122,7 @@ impl Port for Dpdk {
         Capabilities {
             tx_checksum: tcp_checksum || udp_checksum,
             tx_segmentation: tcp_segments,
+            tx_tunnel_segmentation: false,
             frame_max: self.device.frame_max(),
             can_wait: false,
         }
@@ -266,6 +267,7 @@ impl SharedOutput for DpdkOutput {
         Capabilities {
             tx_checksum: has(limits.tcp_checksum, limits.udp_checksum),
             tx_segmentation: has(limits.tcp_segments, false),
+            tx_tunnel_segmentation: false,
             frame_max: Pool::LARGE,
             can_wait: false,
         }

@@ -25,6 +25,7 @@ impl Port for Null {
         Capabilities {
             tx_checksum: true,
             tx_segmentation: true,
+            tx_tunnel_segmentation: true,
             frame_max: Pool::LARGE,
             can_wait: true,
         }

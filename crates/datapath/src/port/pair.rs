@@ -84,6 +84,7 @@ impl Port for Pair {
         Capabilities {
             tx_checksum: true,
             tx_segmentation: true,
+            tx_tunnel_segmentation: true,
             frame_max: Pool::LARGE,
             can_wait: false,
         }

@@ -256,9 +256,9 @@ fn takes(output: &impl SharedOutput, packet: &Packet) -> bool {
     if !needs_work(packet) {
         return true;
     }
-    let Capabilities { tx_checksum, tx_segmentation, .. } = output.capabilities_for(packet);
-    (!packet.virtio.needs_checksum || tx_checksum)
-        && (!packet.virtio.is_segmented() || tx_segmentation)
+    let capabilities = output.capabilities_for(packet);
+    (!packet.virtio.needs_checksum || capabilities.tx_checksum)
+        && (!packet.virtio.is_segmented() || capabilities.segments(&packet.virtio))
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! One `read` or `write` of a file transfers one frame. The virtio header precedes the frame, so
 //! the host passes packets of up to 64 KiB in one read and takes them in one write. Packets with
-//! segmentation offload give a TAP its throughput.
+//! segmentation offload give a TAP its throughput. From Linux 6.17, such a packet may be in a UDP
+//! tunnel, as the VXLAN device of a host sends it.
 //!
 //! The length of a frame is known only after the read. Each read offers a small buffer and, after
 //! the small buffer, a large buffer without its first 2 KiB. If the frame is long, the first 2 KiB
@@ -24,6 +25,8 @@
 //!
 //! Source: Linux `Documentation/networking/tuntap.rst`.
 
+mod offloads;
+
 use std::{
     ffi::{c_int, c_uint},
     fs::{File, OpenOptions},
@@ -40,6 +43,7 @@ use std::{
 use nix::{errno::Errno, net::if_::if_nametoindex};
 use shunt_pipeline::DatapathPort;
 
+use self::offloads::HEADER;
 use super::{
     Capabilities, CopyCounters, DeviceLosses, DeviceReader, FrameCopies, HostDevice, Port,
     PortCopies, PortCounters, PortError, QueueCopies, Queues, RxQueue, RxReport, TxEnd, TxQueue,
@@ -61,8 +65,6 @@ use crate::{
 
 /// The capability that opening a TAP needs, for error messages.
 const NEEDS: &str = "CAP_NET_ADMIN";
-/// Length of the virtio header before each frame.
-const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 
 /// A TAP device.
 pub struct Tap {
@@ -78,6 +80,8 @@ pub struct Tap {
     ///
     /// From [`Port::split`] on, one queue for each packet thread.
     queues: Vec<OpenQueue>,
+    /// True if the host takes packets in a UDP tunnel that are to be segmented.
+    takes_tunnels: bool,
     /// True after the queues were taken.
     is_split: bool,
     /// The copies of the receive queues.
@@ -148,6 +152,9 @@ impl Tap {
             queues.push(OpenQueue::open(&name)?);
         }
         let first = Arc::clone(&queues[0].file);
+        // An inherited queue may have the settings of an earlier version.
+        let accepted =
+            offloads::configure(first.as_fd()).map_err(failing("set the offloads of"))?;
         let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let claim = match claim {
             Some(claim) => claim,
@@ -179,6 +186,7 @@ impl Tap {
             is_persistent,
             _claim: claim,
             queues,
+            takes_tunnels: accepted & offloads::TUN_F_UDP_TUNNEL_GSO != 0,
             is_split: false,
             copies: QueueCopies::default(),
             loss: DeviceLoss::since_now(index, |drops| drops.tx),
@@ -221,32 +229,7 @@ fn queue(device: &DeviceName) -> Result<File, PortError> {
             _ => failed(source),
         }
     })?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "12")]
-    sys::set_tun_header(file.as_fd(), HEADER as c_int).map_err(failed)?;
-    accept_offloads(file.as_fd()).map_err(failed)?;
     Ok(file)
-}
-
-/// Sets of offloads that the host may use, the largest first.
-/// A kernel that does not know one offload refuses the whole set.
-const OFFLOADS: [c_uint; 4] = [
-    TCP_OFFLOADS | libc::TUN_F_TSO_ECN | libc::TUN_F_USO4 | libc::TUN_F_USO6,
-    TCP_OFFLOADS | libc::TUN_F_TSO_ECN,
-    TCP_OFFLOADS,
-    libc::TUN_F_CSUM,
-];
-/// The offloads of TCP: checksums, and segmentation over IPv4 and IPv6.
-const TCP_OFFLOADS: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
-
-/// Enables the most offloads that the kernel supports.
-fn accept_offloads(file: BorrowedFd<'_>) -> io::Result<()> {
-    for offloads in OFFLOADS {
-        match sys::set_tun_offload(file, offloads) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-            done => return done,
-        }
-    }
-    sys::set_tun_offload(file, 0)
 }
 
 impl Port for Tap {
@@ -254,6 +237,7 @@ impl Port for Tap {
         Capabilities {
             tx_checksum: true,
             tx_segmentation: true,
+            tx_tunnel_segmentation: self.takes_tunnels,
             frame_max: Pool::LARGE,
             can_wait: true,
         }
@@ -463,7 +447,7 @@ fn checked_packet(
     pool: &mut Pool,
 ) -> Received {
     packet.truncate(length);
-    let [virtio_header @ .., _, _] = header;
+    let virtio_header = header.first_chunk().copied().unwrap_or_default();
     match VirtioHeader::receive(virtio_header, packet.frame()) {
         Ok(virtio) => {
             packet.virtio = virtio;
@@ -527,12 +511,19 @@ struct TapTx {
     end: TxEnd,
 }
 
+impl TapTx {
+    /// Writes a packet with its virtio header.
+    fn write(&self, packet: &Packet) -> io::Result<()> {
+        let header = packet.virtio.encode_with_tunnel(packet.frame()).ok_or(Errno::EINVAL)?;
+        let parts = [IoSlice::new(&header), IoSlice::new(packet.frame())];
+        (&*self.file).write_vectored(&parts).map(drop)
+    }
+}
+
 impl TxQueue for TapTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
         for (taken, packet) in packets.iter().enumerate() {
-            let header = packet.virtio.encode_with_buffers();
-            let parts = [IoSlice::new(&header), IoSlice::new(packet.frame())];
-            if let Err(error) = (&*self.file).write_vectored(&parts) {
+            if let Err(error) = self.write(packet) {
                 self.end = tx_end_of(&error, &[Errno::EIO, Errno::EBADFD], TxEnd::Full);
                 return taken;
             }

@@ -62,6 +62,7 @@ impl SharedMemoryProtocol for VhostUserSocket {
     const CAPABILITIES: Capabilities = Capabilities {
         tx_checksum: true,
         tx_segmentation: true,
+        tx_tunnel_segmentation: false,
         frame_max: Pool::LARGE,
         can_wait: true,
     };
@@ -160,6 +161,7 @@ impl SharedOutput for VhostUserOutput {
         Capabilities {
             tx_checksum: self.features.contains(VirtioFeatures::GUEST_CSUM),
             tx_segmentation: gso_type == 0 || takes_segmentation(self.features, gso_type),
+            tx_tunnel_segmentation: false,
             frame_max: Pool::LARGE,
             can_wait: true,
         }

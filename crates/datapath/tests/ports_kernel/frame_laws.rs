@@ -145,6 +145,7 @@ fn finish_frames(packets: Vec<Packet>, pool: &mut Pool) -> Vec<Vec<u8>> {
     let nothing = Capabilities {
         tx_checksum: false,
         tx_segmentation: false,
+        tx_tunnel_segmentation: false,
         frame_max: Pool::LARGE,
         can_wait: true,
     };

@@ -17,6 +17,7 @@ mod losses;
 mod queue_moves;
 mod streams;
 mod switchovers;
+mod tunnels;
 mod wakeups;
 mod xdp;
 

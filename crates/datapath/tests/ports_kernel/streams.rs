@@ -22,10 +22,10 @@ use shunt_datapath::{
 use crate::{enter_namespace, in_namespace, ip, packet_port, put_all_back, split_one, tap_port};
 
 /// Number of bytes of a stream.
-const STREAM: usize = 8 << 20;
+pub(crate) const STREAM: usize = 8 << 20;
 
 /// A thread in its own network namespace, as a host.
-struct Host {
+pub(crate) struct Host {
     go: mpsc::Sender<()>,
     done: mpsc::Receiver<usize>,
 }
@@ -35,7 +35,7 @@ impl Host {
     ///
     /// `attach` gets the network namespace of the host and moves the device there. The host calls
     /// `run` once it gets the start signal.
-    fn new(
+    pub(crate) fn new(
         name: &'static str,
         address: &'static str,
         attach: impl FnOnce(&str),
@@ -72,12 +72,19 @@ const SERVER: &str = "10.0.0.2:5001";
 /// Returns the sender and the receiver of a stream.
 /// The sender waits until the receiver listens.
 fn stream() -> (impl FnOnce() -> usize + Send, impl FnOnce() -> usize + Send) {
-    let (listens, is_listening) = mpsc::channel();
-    (move || client(&is_listening), move || server(&listens))
+    stream_to(SERVER)
 }
 
-fn server(listens: &mpsc::Sender<()>) -> usize {
-    let socket = TcpListener::bind(SERVER).unwrap();
+/// Returns the sender and the receiver of a stream to an address.
+pub(crate) fn stream_to(
+    address: &'static str,
+) -> (impl FnOnce() -> usize + Send, impl FnOnce() -> usize + Send) {
+    let (listens, is_listening) = mpsc::channel();
+    (move || client(address, &is_listening), move || server(address, &listens))
+}
+
+fn server(address: &str, listens: &mpsc::Sender<()>) -> usize {
+    let socket = TcpListener::bind(address).unwrap();
     listens.send(()).unwrap();
     let (mut stream, _) = socket.accept().unwrap();
     let mut buffer = vec![0; 1 << 17];
@@ -90,9 +97,9 @@ fn server(listens: &mpsc::Sender<()>) -> usize {
     received
 }
 
-fn client(is_listening: &mpsc::Receiver<()>) -> usize {
+fn client(address: &str, is_listening: &mpsc::Receiver<()>) -> usize {
     is_listening.recv().unwrap();
-    let address = SERVER.parse().unwrap();
+    let address = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10)).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(&vec![7; STREAM]).unwrap();
@@ -103,17 +110,24 @@ fn client(is_listening: &mpsc::Receiver<()>) -> usize {
 
 /// The counts of packets that [`switch`] forwarded.
 #[derive(Default, Debug)]
-struct Seen {
-    packets: usize,
-    segmented: usize,
-    refused: u32,
+pub(crate) struct Seen {
+    /// Number of received packets.
+    pub(crate) packets: usize,
+    /// Number of received packets that are to be segmented.
+    pub(crate) segmented: usize,
+    /// Number of received packets that are to be segmented in a tunnel.
+    pub(crate) tunnelled: usize,
+    /// Number of packets after software segmentation.
+    pub(crate) finished: usize,
+    /// Number of frames that the ports refused.
+    pub(crate) refused: u32,
     /// The number of bytes that each host reports at its end.
-    answers: Vec<usize>,
+    pub(crate) answers: Vec<usize>,
 }
 
 /// Forwards all packets between two ports until both hosts are done.
 /// `limit` removes capabilities of the ports.
-fn switch(
+pub(crate) fn switch(
     ports: [&mut Box<dyn Port>; 2],
     hosts: &[Host; 2],
     limit: impl Fn(Capabilities) -> Capabilities,
@@ -159,8 +173,10 @@ fn forward(
     for packet in burst {
         seen.packets += 1;
         seen.segmented += usize::from(packet.virtio.is_segmented());
+        seen.tunnelled += usize::from(packet.virtio.tunnel.is_some());
         finish(packet, port, pool, &mut out).unwrap();
     }
+    seen.finished += out.len();
     queues[to].tx.tx(&out);
     queues[to].tx.flush();
     put_all_back(pool, out);
@@ -171,6 +187,11 @@ fn on_a_cable(device: &'static str, port: &'static str) -> impl FnOnce(&str) {
         ip(&format!("link add {device} netns {place} type veth peer name {port}"));
         ip(&format!("link set {port} up"));
     }
+}
+
+/// Moves an existing device to a host.
+pub(crate) fn moved(device: &'static str) -> impl FnOnce(&str) {
+    move |place| ip(&format!("link set {device} netns {place}"))
 }
 
 fn stream_over_two_cables(limit: impl Fn(Capabilities) -> Capabilities) -> Seen {
@@ -210,12 +231,7 @@ fn tcp_stream_crosses_from_tap_to_cable() {
         let mut tap = tap_port("tap0");
         let (client, server) = stream();
         let hosts = [
-            Host::new(
-                "tap0",
-                "10.0.0.1",
-                |place| ip(&format!("link set tap0 netns {place}")),
-                client,
-            ),
+            Host::new("tap0", "10.0.0.1", moved("tap0"), client),
             Host::new("s0", "10.0.0.2", on_a_cable("s0", "p1"), server),
         ];
         let seen = switch([&mut tap, &mut packet_port("p1")], &hosts, |capabilities| capabilities);

@@ -3,6 +3,7 @@
 use shunt_datapath::{
     Command, DropReason, NO_INGRESS, ThreadConfig, VirtioHeader,
     command::{Injection, Tuning},
+    packet::virtio::UdpTunnel,
 };
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, PortNo, extract::VlanLimit, testing::packet::PacketBuilder,
@@ -205,22 +206,22 @@ fn a_packet_in_names_its_ingress_port() {
     }
 }
 
+/// Writes the sum of the pseudo-header into the UDP header behind an IPv4 header.
+fn put_partial_checksum(frame: &mut [u8], network: usize) {
+    let header = &frame[network + 12..network + 20];
+    let words = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum = words.sum::<u32>() + 17 + u32::try_from(frame.len() - network - 20).unwrap();
+    let folded = u16::try_from(sum % 0xffff).unwrap();
+    frame[network + 26..network + 28].copy_from_slice(&folded.to_be_bytes());
+}
+
 #[test]
 fn a_partial_checksum_stays_partial_through_a_rewrite() {
     let mut switch = Switch::new(1, 2, Default::default());
     let actions = vec![set_field(FieldId::Ipv4Dst, 0xc000_0201), output(2)];
     switch.apply(&[rule(1, Match::any(), actions)]);
-    let frame = udp().build();
-    // The checksum field contains the folded sum of the pseudo-header.
-    let partial = |frame: &mut [u8]| {
-        let header = &frame[26..34];
-        let words = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
-        let sum = words.sum::<u32>() + 17 + u32::try_from(frame.len() - 34).unwrap();
-        let folded = u16::try_from(sum % 0xffff).unwrap();
-        frame[40..42].copy_from_slice(&folded.to_be_bytes());
-    };
-    let mut sent = frame;
-    partial(&mut sent);
+    let mut sent = udp().build();
+    put_partial_checksum(&mut sent, 14);
     let virtio = VirtioHeader {
         needs_checksum: true,
         checksum_start: 34,
@@ -231,8 +232,72 @@ fn a_partial_checksum_stays_partial_through_a_rewrite() {
     switch.settle();
     let target = PacketBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1]);
     let mut expected = target.udp(1000, 53).payload(b"payload".to_vec()).build();
-    partial(&mut expected);
+    put_partial_checksum(&mut expected, 14);
     assert_eq!(switch.receive(0, 2), [expected]);
+}
+
+/// Offset of the IPv4 header of [`udp`] in a VXLAN packet.
+const IN_VXLAN: usize = 14 + 20 + 8 + 8 + 14;
+
+/// Returns [`udp`], without a complete checksum, in a VXLAN packet to `target`.
+fn in_vxlan(target: [u8; 4]) -> Vec<u8> {
+    let tunnel = PacketBuilder::ipv4([10, 0, 0, 1], target).udp(1000, 4789);
+    let mut frame = tunnel.payload([vec![8; 8], udp().build()].concat()).build();
+    put_partial_checksum(&mut frame, IN_VXLAN);
+    frame
+}
+
+/// Returns the frame that leaves a switch that sets the target of [`in_vxlan`].
+fn redirect(frame: &[u8], virtio: VirtioHeader) -> Vec<Vec<u8>> {
+    let mut switch = Switch::new(1, 2, Default::default());
+    let actions = vec![set_field(FieldId::Ipv4Dst, 0xc000_0201), output(2)];
+    switch.apply(&[rule(1, Match::any(), actions)]);
+    assert!(switch.send_with(0, 1, frame, |packet| packet.virtio = virtio));
+    switch.settle();
+    switch.receive(0, 2)
+}
+
+/// The header of a packet in VXLAN with a partial checksum.
+const PARTIAL_IN_VXLAN: VirtioHeader = VirtioHeader {
+    needs_checksum: true,
+    data_valid: false,
+    gso_type: 0,
+    gso_size: 0,
+    header_length: 0,
+    checksum_start: 84,
+    checksum_offset: 6,
+    tunnel: None,
+};
+
+#[test]
+fn a_tunnel_checksum_stays_complete_around_a_partial_one() {
+    // The checksum of the tunnel is computed over the complete packet in it.
+    let sent = redirect(&in_vxlan([10, 0, 0, 2]), PARTIAL_IN_VXLAN);
+    assert_eq!(sent, [in_vxlan([192, 0, 2, 1])]);
+}
+
+#[test]
+fn a_rewrite_keeps_the_tunnel_of_segments_valid() {
+    for tunnel in [UdpTunnel::Checked, UdpTunnel::Unchecked] {
+        let to_segment = |target| {
+            let mut frame = in_vxlan(target);
+            match tunnel {
+                UdpTunnel::Checked => put_partial_checksum(&mut frame, 14),
+                UdpTunnel::Unchecked => frame[40..42].fill(0),
+            }
+            frame
+        };
+        let virtio = VirtioHeader {
+            gso_type: VirtioHeader::GSO_UDP_L4,
+            gso_size: 4,
+            header_length: 92,
+            tunnel: Some(tunnel),
+            ..PARTIAL_IN_VXLAN
+        };
+        let frame = to_segment([10, 0, 0, 2]);
+        assert_eq!(VirtioHeader::receive(virtio.encode(), &frame), Ok(virtio));
+        assert_eq!(redirect(&frame, virtio), [to_segment([192, 0, 2, 1])], "{tunnel:?}");
+    }
 }
 
 #[test]

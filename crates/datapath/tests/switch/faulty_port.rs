@@ -97,6 +97,7 @@ fn faulty_port_with(port: u32, trick: ReceiveResult, tx: Box<dyn TxQueue>) -> Th
         capabilities: Capabilities {
             tx_checksum: true,
             tx_segmentation: true,
+            tx_tunnel_segmentation: true,
             frame_max: Pool::LARGE,
             can_wait: true,
         },

@@ -63,6 +63,7 @@ fn to_segment() -> (Vec<u8>, VirtioHeader) {
         header_length: 54,
         checksum_start: 34,
         checksum_offset: 16,
+        tunnel: None,
     };
     (frame, header)
 }

@@ -10,19 +10,19 @@ use super::*;
 
 /// A packet to segment, and the offsets of its headers and payload.
 #[derive(Clone, Debug)]
-struct Sample {
-    frame: Vec<u8>,
-    network: usize,
-    transport: usize,
-    payload: usize,
-    is_ipv4: bool,
-    is_tcp: bool,
-    size: u16,
+pub(super) struct Sample {
+    pub(super) frame: Vec<u8>,
+    pub(super) network: usize,
+    pub(super) transport: usize,
+    pub(super) payload: usize,
+    pub(super) is_ipv4: bool,
+    pub(super) is_tcp: bool,
+    pub(super) size: u16,
 }
 
 impl Sample {
     /// Returns the metadata of the packet.
-    fn virtio(&self) -> VirtioHeader {
+    pub(super) fn virtio(&self) -> VirtioHeader {
         VirtioHeader {
             needs_checksum: true,
             data_valid: false,
@@ -35,6 +35,7 @@ impl Sample {
             header_length: u16::try_from(self.payload).unwrap(),
             checksum_start: u16::try_from(self.transport).unwrap(),
             checksum_offset: if self.is_tcp { 16 } else { 6 },
+            tunnel: None,
         }
     }
 
@@ -47,7 +48,7 @@ impl Sample {
     }
 
     /// Returns the frame without the checksum fields, which segmentation may change.
-    fn canonical(&self) -> Vec<u8> {
+    pub(super) fn canonical(&self) -> Vec<u8> {
         let mut frame = self.frame.clone();
         self.clear_checksums(&mut frame);
         frame
@@ -63,12 +64,12 @@ impl Sample {
 }
 
 /// Returns the 16-bit word at an offset.
-fn word(frame: &[u8], at: usize) -> usize {
+pub(super) fn word(frame: &[u8], at: usize) -> usize {
     usize::from(frame[at]) << 8 | usize::from(frame[at + 1])
 }
 
 /// Adds bytes to a ones' complement sum.
-fn ones(bytes: &[u8], mut sum: usize) -> usize {
+pub(super) fn ones(bytes: &[u8], mut sum: usize) -> usize {
     for pair in bytes.chunks(2) {
         sum += usize::from(pair[0]) << 8 | usize::from(*pair.get(1).unwrap_or(&0));
         sum = (sum & 0xffff) + (sum >> 16);
@@ -76,15 +77,23 @@ fn ones(bytes: &[u8], mut sum: usize) -> usize {
     sum
 }
 
-/// Returns the packet that these segments form, with cleared checksum fields.
-fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
-    let mut whole: Vec<u8> = Vec::new();
-    let first = segments[0].frame();
-    for (index, segment) in segments.iter().enumerate() {
-        let mut frame = segment.frame().to_vec();
-        let last = index + 1 == segments.len();
+/// Returns the frames of segments, from which no work is left.
+pub(super) fn frames(segments: &[Packet]) -> Vec<Vec<u8>> {
+    let frame = |segment: &Packet| {
         assert_eq!(segment.virtio, VirtioHeader::default());
         assert_eq!(segment.ingress, DatapathPort::new(3));
+        segment.frame().to_vec()
+    };
+    segments.iter().map(frame).collect()
+}
+
+/// Returns the packet that these segments form, with cleared checksum fields.
+pub(super) fn reassemble(sample: &Sample, segments: &[Vec<u8>]) -> Vec<u8> {
+    let mut whole: Vec<u8> = Vec::new();
+    let first = &segments[0];
+    for (index, segment) in segments.iter().enumerate() {
+        let mut frame = segment.clone();
+        let last = index + 1 == segments.len();
         assert!(frame.len() - sample.payload <= sample.size.into());
         assert!(last || frame.len() - sample.payload == usize::from(sample.size));
 
@@ -154,7 +163,7 @@ fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
 
 /// Generates frames that can be segmented.
 /// The frames have random tags, labels, options, extension headers and flags.
-fn samples() -> impl Strategy<Value = Sample> {
+pub(super) fn samples() -> impl Strategy<Value = Sample> {
     let payload = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..300),
         (1usize..60_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
@@ -231,7 +240,7 @@ proptest! {
         let count = segment(&packet, &mut pool, &mut out).unwrap();
         prop_assert_eq!(count, out.len());
         prop_assert_eq!(count, (sample.frame.len() - sample.payload).div_ceil(sample.size.into()));
-        prop_assert_eq!(reassemble(&sample, &out), sample.canonical());
+        prop_assert_eq!(reassemble(&sample, &frames(&out)), sample.canonical());
         out.drain(..).chain([packet]).for_each(|packet| pool.put_back(packet));
         prop_assert_eq!(pool.out(), 0);
     }
@@ -283,16 +292,16 @@ fn an_exhausted_pool_gets_all_segments_back() {
 
 #[test]
 fn fragments_and_routing_headers_are_not_segmented() {
+    let parse = |frame: &[u8], gso_type| {
+        Headers::parse(frame, &VirtioHeader { gso_type, ..VirtioHeader::default() })
+    };
     let mut fragment = tcp(100).frame;
     fragment[20] = 0x20;
-    assert!(Headers::parse(&fragment, VirtioHeader::GSO_TCPV4).is_none());
+    assert!(parse(&fragment, VirtioHeader::GSO_TCPV4).is_none());
     let mut whole = tcp(100).frame;
-    assert!(Headers::parse(&whole, VirtioHeader::GSO_TCPV4).is_some());
-    assert!(Headers::parse(&whole, VirtioHeader::GSO_TCPV4 | VirtioHeader::GSO_ECN).is_some());
-    assert!(Headers::parse(&whole, VirtioHeader::GSO_TCPV6).is_none());
+    assert!(parse(&whole, VirtioHeader::GSO_TCPV4).is_some());
+    assert!(parse(&whole, VirtioHeader::GSO_TCPV4 | VirtioHeader::GSO_ECN).is_some());
+    assert!(parse(&whole, VirtioHeader::GSO_TCPV6).is_none());
     whole.truncate(100);
-    assert!(
-        Headers::parse(&whole, VirtioHeader::GSO_TCPV4).is_none(),
-        "shorter than its length says"
-    );
+    assert!(parse(&whole, VirtioHeader::GSO_TCPV4).is_none(), "shorter than its length says");
 }

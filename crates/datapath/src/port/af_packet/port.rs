@@ -162,6 +162,7 @@ impl Port for AfPacket {
         Capabilities {
             tx_checksum: true,
             tx_segmentation: true,
+            tx_tunnel_segmentation: false,
             frame_max: Pool::LARGE,
             can_wait: true,
         }

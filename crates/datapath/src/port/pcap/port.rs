@@ -98,6 +98,7 @@ impl Port for Pcap {
         Capabilities {
             tx_checksum: false,
             tx_segmentation: false,
+            tx_tunnel_segmentation: false,
             frame_max: Pool::LARGE,
             can_wait: !self.receives,
         }
