@@ -167,6 +167,7 @@ pub(crate) fn normalize(op: &mut Op) {
         }
         Op::SetFloodVlans(..)
         | Op::SetSendsMisses(..)
+        | Op::SetFailsOpen(..)
         | Op::SetSnooping(..)
         | Op::Snoop(..)
         | Op::AddStaticMac(..)

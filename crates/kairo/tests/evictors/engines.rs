@@ -173,6 +173,7 @@ const fn name_of(op: &Op) -> &'static str {
         Op::SetMirrors(..) => "mirrors",
         Op::SetFloodVlans(..) => "flood VLANs",
         Op::SetSendsMisses(..) => "misses",
+        Op::SetFailsOpen(..) => "fail-open",
         Op::SetSnooping(..) => "snooping",
         Op::Snoop(..) => "snooped",
         Op::AddStaticMac(..) | Op::RemoveStaticMac(..) => "static addresses",

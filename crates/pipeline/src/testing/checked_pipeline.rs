@@ -162,6 +162,10 @@ impl CheckedPipeline {
                 bridge.sends_misses = *sends_misses;
                 settings.sends_misses = *sends_misses;
             }),
+            Op::SetFailsOpen(id, fails_open) => self.set_bridge(*id, |bridge, settings| {
+                bridge.fails_open = *fails_open;
+                settings.fails_open = *fails_open;
+            }),
             Op::SetSnooping(id, snooping) => self.set_bridge(*id, |bridge, settings| {
                 bridge.snooping = *snooping;
                 settings.multicast = *snooping;
@@ -396,6 +400,7 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         | Op::SetMirrors(..)
         | Op::SetFloodVlans(..)
         | Op::SetSendsMisses(..)
+        | Op::SetFailsOpen(..)
         | Op::SetSnooping(..)
         | Op::Snoop(..)
         | Op::AddStaticMac(..)

@@ -49,17 +49,16 @@ pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
 /// Generates the operations that build a network.
 ///
-/// First come the ports of both bridges, then groups and meters, then rules, mirrors, and the
+/// First come the ports of both bridges, then groups and meters, then rules, settings, and the
 /// packets that learn actions process.
 pub fn network() -> impl Strategy<Value = Vec<Op>> {
     let built = prop_oneof![2 => plain_network(), 2 => labels::network(), 1 => goto_network()];
-    // Boxed, because the value would be on the stack of each test.
-    let [one, two] = BRIDGES.map(mirror::first);
+    let settings = BRIDGES.map(normal::first_settings);
     let snooping = BRIDGES.map(multicast::initial_ops);
-    (built.boxed(), one, two, snooping, vec(packet(), 0..6)).prop_map(
-        |(mut network, one, two, snooping, learning_keys)| {
-            network.extend([one, two].concat());
-            network.extend(snooping.concat());
+    // Boxed, because the value would be on the stack of each test.
+    (built.boxed(), settings, snooping, vec(packet(), 0..6)).prop_map(
+        |(mut network, settings, snooping, learning_keys)| {
+            network.extend(settings.into_iter().chain(snooping).flatten());
             network.extend(learning_keys.into_iter().map(|key| Op::LearnFrom(Box::new(key))));
             network
         },
@@ -91,11 +90,11 @@ pub fn goto_network() -> impl Strategy<Value = Vec<Op>> {
         all.prop_map(move |rules| Op::Apply(id, rules))
     };
     let [one, two] = BRIDGES.map(misses);
-    let mirrors = BRIDGES.map(mirror::first);
-    let parts = (plain_network().boxed(), one, two, 1_u8..4, mirrors);
-    parts.prop_map(|(mut network, one, two, tables, mirrors)| {
+    let settings = BRIDGES.map(normal::first_settings);
+    let parts = (plain_network().boxed(), one, two, 1_u8..4, settings);
+    parts.prop_map(|(mut network, one, two, tables, settings)| {
         network.extend([one, two]);
-        network.extend(mirrors.into_iter().flatten());
+        network.extend(settings.into_iter().flatten());
         let led = |op| match op {
             Op::Apply(id, rules) => {
                 let rules = rules.into_iter().map(|rule| leading(rule, tables));

@@ -82,6 +82,8 @@ pub struct BridgeModel {
     pub flood_vlans: BTreeSet<u16>,
     /// True if a miss in the first table is sent to controllers.
     pub sends_misses: bool,
+    /// True if NORMAL forwards every packet, in place of the tables.
+    pub fails_open: bool,
     /// The settings of multicast snooping, if the bridge snoops.
     pub snooping: Option<MulticastSnooping>,
     /// The ports that want each group of each VLAN.

@@ -1,12 +1,15 @@
-//! VLANs of ports, and changes of the VLANs without learning, for NORMAL.
+//! VLANs of ports, and settings of bridges for NORMAL.
 
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
 use shunt_flow::PortNo;
 
-use super::{BRIDGES, MACS, Op};
-use crate::bridges::{
-    mac_table::static_macs::StaticMac,
-    port_vlans::{PortVlans, PriorityTags, QinqEthtype, VlanMode},
+use super::{BRIDGES, MACS, Op, mirror};
+use crate::{
+    bridges::{
+        mac_table::static_macs::StaticMac,
+        port_vlans::{PortVlans, PriorityTags, QinqEthtype, VlanMode},
+    },
+    id::BridgeId,
 };
 
 /// No tag (0), a VLAN of generated packets, and a VLAN that no packet has.
@@ -44,13 +47,27 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
 
 /// A change of the settings of a bridge.
 ///
-/// The settings are VLANs without learning, static addresses, and the treatment of misses.
+/// The settings are VLANs without learning, static addresses, the treatment of misses, and
+/// fail-open.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let bridge = || select(&BRIDGES[..]);
     let vlans = (bridge(), btree_set(select(VLANS), 0..2))
         .prop_map(|(id, vlans)| Op::SetFloodVlans(id, vlans));
     let misses = (bridge(), any::<bool>()).prop_map(|(id, sends)| Op::SetSendsMisses(id, sends));
-    prop_oneof![1 => vlans, 1 => misses, 2 => static_mac()]
+    let fails_open = (bridge(), prop::bool::weighted(0.3))
+        .prop_map(|(id, fails_open)| Op::SetFailsOpen(id, fails_open));
+    prop_oneof![1 => vlans, 1 => misses, 1 => fails_open, 2 => static_mac()]
+}
+
+/// The mirrors and the fail-open of a new bridge.
+///
+/// Few bridges fail open, because they do not use their tables.
+pub(super) fn first_settings(id: BridgeId) -> impl Strategy<Value = Vec<Op>> {
+    let fails_open = prop::bool::weighted(0.06);
+    (mirror::first(id), fails_open).prop_map(move |(mut ops, fails_open)| {
+        ops.extend(fails_open.then_some(Op::SetFailsOpen(id, true)));
+        ops
+    })
 }
 
 /// Generates the addition or the removal of a static address.

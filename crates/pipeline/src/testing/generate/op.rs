@@ -34,6 +34,8 @@ pub enum Op {
     SetFloodVlans(BridgeId, BTreeSet<u16>),
     /// Sets whether a bridge sends misses to controllers.
     SetSendsMisses(BridgeId, bool),
+    /// Sets whether NORMAL forwards every packet of a bridge, in place of its tables.
+    SetFailsOpen(BridgeId, bool),
     /// Begins, changes or ends multicast snooping of a bridge.
     SetSnooping(BridgeId, Option<MulticastSnooping>),
     /// Learns from a message of IGMP or MLD, which arrives at this time.

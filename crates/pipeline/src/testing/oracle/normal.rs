@@ -17,6 +17,15 @@ use crate::{
 };
 
 impl Walker<'_> {
+    /// Forwards a packet by the tables, or by NORMAL in a bridge that fails open.
+    pub(super) fn forward(&mut self) -> Result<(), TraversalError> {
+        if !self.model.bridges[&self.id()].fails_open {
+            return self.walk();
+        }
+        self.need_headers()?;
+        self.normal()
+    }
+
     /// Executes an output to `NORMAL`.
     pub(super) fn normal(&mut self) -> Result<(), TraversalError> {
         let bridge = self.id();

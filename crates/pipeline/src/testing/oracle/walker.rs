@@ -171,12 +171,12 @@ impl<'w> Walker<'w> {
         }
         self.copy(|walker| {
             walker.mirror_received()?;
-            walker.walk()
+            walker.forward()
         })
     }
 
     /// Walks through the tables from the first one, then runs the action set.
-    fn walk(&mut self) -> Result<(), TraversalError> {
+    pub(super) fn walk(&mut self) -> Result<(), TraversalError> {
         let first = self.look_up(TableId::FIRST, None)?;
         (self.table, self.rule) = (TableId::FIRST, first);
         if self.rule.is_none() && self.model.bridges[&self.id()].sends_misses {
@@ -230,7 +230,7 @@ impl<'w> Walker<'w> {
     }
 
     /// Parses the headers if they are not parsed.
-    fn need_headers(&mut self) -> Result<(), TraversalError> {
+    pub(super) fn need_headers(&mut self) -> Result<(), TraversalError> {
         if self.packet.is_uncovered { self.cut(|_| {}) } else { Ok(()) }
     }
 
@@ -570,7 +570,7 @@ impl<'w> Walker<'w> {
         let result = self.nested(|copy| {
             copy.arrive(bridge, number);
             copy.mirror_received()?;
-            copy.walk()?;
+            copy.forward()?;
             copy.has_exited = false;
             Ok(())
         });

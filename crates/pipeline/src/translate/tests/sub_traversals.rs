@@ -1,10 +1,13 @@
 //! Tests that sub-traversals together have the effect of their whole traversal.
 
 use super::invariants;
-use crate::testing::{
-    CheckedPipeline, cases,
-    generate::{self, BRIDGES},
-    merged, runner, traversals, visible,
+use crate::{
+    testing::{
+        CheckedPipeline, cases,
+        generate::{self, BRIDGES, Op},
+        merged, runner, traversals, visible,
+    },
+    translate::partition::compose::begins_plain,
 };
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
@@ -147,4 +150,21 @@ fn bits_written_before_reading_are_not_consulted() -> Result<(), TestCaseError> 
         }
     }
     Ok(())
+}
+
+/// A bridge that fails open does not begin with a lookup, so no composition begins there.
+#[test]
+fn fail_open_is_no_plain_state() {
+    let rules = ["table=0,actions=goto_table:1", "table=1,actions=output:2"];
+    let mut checked = CheckedPipeline::with_rules(BRIDGES[0], &rules);
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(BRIDGES[0].number().into());
+    key.set_in_port(PortNo::new(1));
+    for fails_open in [false, true, false] {
+        checked.apply(&Op::SetFailsOpen(BRIDGES[0], fails_open));
+        let (pipeline, version) = (&checked.pipeline, checked.pipeline.version());
+        let begins = pipeline.with_tables(version, |tables| begins_plain(tables, &key, None));
+        assert_eq!(begins, !fails_open);
+        assert_eq!(checked.effects(&checked.translate(&key), &key), checked.model.translate(&key));
+    }
 }
