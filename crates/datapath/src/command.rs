@@ -100,6 +100,8 @@ pub struct Tuning {
     pub repair: Repair,
     /// Selects the wildcard cache. A different wildcard cache starts empty.
     pub wildcard: Wildcard,
+    /// Maximum number of megaflows, dead ones included; the oldest ones above it expire.
+    pub entries_max: usize,
     /// Longest sleep of an idle thread; zero: it never sleeps.
     pub sleep_max: Duration,
     /// Maximum number of VLAN tags to parse.

@@ -217,31 +217,49 @@ impl Caches {
         self.index.maintain()
     }
 
-    /// Expires some entries of a former index. Returns whether some are left.
+    /// Changes the maximum number of megaflows; the oldest ones above it expire.
+    ///
+    /// Later iterations expire them. A Gigaflow cache has limits of its own, so the number takes
+    /// effect when megaflows replace it.
+    pub(crate) fn set_entries_max(&mut self, entries_max: usize) {
+        self.config.entries_max = entries_max;
+        if self.index.capacity().entries_max.is_some() {
+            return;
+        }
+        if self.limit == 0 {
+            self.owner.entries_mut().set_limit(entries_max);
+        } else {
+            self.limit = entries_max;
+        }
+    }
+
+    /// Expires some entries of a former index, and some above the limit.
+    ///
+    /// Returns whether some are left.
     pub(crate) fn clear_out(&mut self) -> bool {
         for _ in 0..RECLAIMS_PER_ITERATION {
-            let Some(entry) = self.oldest_outdated() else { return false };
+            let Some(entry) = self.oldest_unwanted() else { break };
             if !self.owner.expire(entry) {
                 return true;
             }
         }
-        let is_left = self.oldest_outdated().is_some();
-        if !is_left && self.limit != 0 {
+        if self.limit != 0 && self.oldest_unwanted().is_none() {
             let limit = std::mem::take(&mut self.limit);
             self.owner.entries_mut().set_limit(limit);
         }
-        is_left
+        self.oldest_unwanted().is_some()
     }
 
-    /// Returns the oldest entry, if it belongs to a former index.
-    fn oldest_outdated(&self) -> Option<EntryRef> {
-        let (entry, number) = self.owner.entries().oldest()?;
-        (number <= self.outdated).then_some(entry)
+    /// Returns the oldest entry, if it is of a former index or above the limit.
+    fn oldest_unwanted(&self) -> Option<EntryRef> {
+        let entries = self.owner.entries();
+        let (entry, number) = entries.oldest()?;
+        (number <= self.outdated || entries.excess() > 0).then_some(entry)
     }
 
-    /// Returns whether no entry of a former index is left.
+    /// Returns whether no entry is left that [`Self::clear_out`] would expire.
     pub(crate) fn is_cleared_out(&self) -> bool {
-        self.oldest_outdated().is_none()
+        self.oldest_unwanted().is_none()
     }
 
     /// Returns whether idle entries should expire sooner.
@@ -494,6 +512,10 @@ impl Caches {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "entries_limit_tests.rs"]
+mod entries_limit_tests;
 
 #[cfg(test)]
 mod tests {

@@ -217,6 +217,12 @@ impl Entries {
         self.limit.saturating_sub(self.live + self.retired())
     }
 
+    /// Returns the number of live entries above a limit that was lowered.
+    #[must_use]
+    pub const fn excess(&self) -> usize {
+        self.live.saturating_sub(self.limit)
+    }
+
     /// Returns the number of slots that were ever used; every slot number is lower.
     #[must_use]
     pub const fn slots(&self) -> usize {

@@ -66,6 +66,8 @@ impl PacketThread {
                 self.config.vlan_limit = tuning.vlan_limit;
                 self.verifier.one_in = tuning.verify_one_in;
                 self.repairer.set(tuning.repair);
+                // Before the replacement, which puts the limit of the new cache in force.
+                self.caches.set_entries_max(tuning.entries_max);
                 self.caches.replace(tuning.wildcard);
                 self.counters.chain.clear_stages();
             }

@@ -90,6 +90,7 @@ fn the_limit_of_tags_changes_while_packets_flow() {
             verify_one_in,
             repair: config.repair,
             wildcard: config.caches.wildcard,
+            entries_max: ThreadConfig::default().caches.entries_max,
             sleep_max: config.sleep_max,
             vlan_limit,
         };

@@ -194,6 +194,7 @@ fn replaced_cache_keeps_counts_and_no_entry() {
             verify_one_in,
             repair,
             wildcard,
+            entries_max: ThreadConfig::default().caches.entries_max,
             sleep_max: ThreadConfig::default().sleep_max,
             vlan_limit: ThreadConfig::default().vlan_limit,
         };
@@ -307,6 +308,7 @@ fn a_smaller_cache_is_filled_at_once() {
         verify_one_in: 0,
         repair: Repair::Off,
         wildcard,
+        entries_max: ThreadConfig::default().caches.entries_max,
         sleep_max: ThreadConfig::default().sleep_max,
         vlan_limit: ThreadConfig::default().vlan_limit,
     };

@@ -185,6 +185,7 @@ fn waiting_packets_leave_buffers_for_a_flood() {
         verify_one_in: 0,
         repair: Repair::Off,
         wildcard: ThreadConfig::default().caches.wildcard,
+        entries_max: ThreadConfig::default().caches.entries_max,
         sleep_max: ThreadConfig::default().sleep_max,
         vlan_limit: ThreadConfig::default().vlan_limit,
     };

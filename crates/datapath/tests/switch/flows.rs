@@ -217,6 +217,7 @@ fn tuning(wildcard: Wildcard) -> Tuning {
         verify_one_in,
         repair,
         wildcard,
+        entries_max: ThreadConfig::default().caches.entries_max,
         sleep_max: ThreadConfig::default().sleep_max,
         vlan_limit: ThreadConfig::default().vlan_limit,
     }

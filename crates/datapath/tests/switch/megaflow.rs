@@ -18,6 +18,8 @@ mod counts;
 mod device_forecasts;
 #[path = "egress_queues.rs"]
 mod egress_queues;
+#[path = "flow_limit.rs"]
+mod flow_limit;
 #[path = "forecast_refusals.rs"]
 mod forecast_refusals;
 #[path = "forecast_routes.rs"]

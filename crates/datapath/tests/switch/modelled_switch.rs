@@ -445,6 +445,8 @@ impl ModelledSwitch {
             verify_one_in,
             repair,
             wildcard,
+            // A small limit expires entries, and refuses others.
+            entries_max: [5, 40, 262_144][self.pending.len() % 3],
             sleep_max: ThreadConfig::default().sleep_max,
             vlan_limit,
         };

@@ -51,6 +51,7 @@ fn thread_that_holds_packet_does_not_sleep() {
         verify_one_in,
         repair: Repair::Off,
         wildcard,
+        entries_max: ThreadConfig::default().caches.entries_max,
         sleep_max: ThreadConfig::default().sleep_max,
         vlan_limit: ThreadConfig::default().vlan_limit,
     };
@@ -136,6 +137,7 @@ fn a_busy_polling_thread_never_sleeps() {
         verify_one_in: 0,
         repair: Repair::Off,
         wildcard: super::thread_config().caches.wildcard,
+        entries_max: ThreadConfig::default().caches.entries_max,
         sleep_max,
         vlan_limit: ThreadConfig::default().vlan_limit,
     };

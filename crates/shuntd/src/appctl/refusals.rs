@@ -112,18 +112,10 @@ const REFUSALS: &[(&[&str], &str)] = &[
         "tunnels do not exist",
     ),
     (
-        &[
-            "upcall/disable-megaflows",
-            "upcall/disable-ufid",
-            "upcall/enable-megaflows",
-            "upcall/enable-ufid",
-        ],
-        "use `shuntctl set caches.kind=..` to choose the caches",
+        &["upcall/disable-megaflows"],
+        "use `shuntctl set caches.kind=flows`, which decides each packet by the tables",
     ),
-    (
-        &["upcall/set-flow-limit"],
-        "the size of the cache changes with `caches.megaflow_entries` in the configuration file",
-    ),
+    (&["upcall/disable-ufid"], "each cache entry has a UUID, which `dpctl/dump-flows -m` shows"),
     (
         &["vlog/close", "vlog/disable-rate-limit", "vlog/enable-rate-limit"],
         "the daemon logs to standard error, with fixed limits for messages about peers",

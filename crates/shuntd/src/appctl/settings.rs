@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn startup_only_keys_differ_from_unknown_keys() {
-        for key in ["caches.exact_entries", "caches.megaflow_entries", "threads.packet"] {
+        for key in ["caches.exact_entries", "caches.exact_insert_one_in", "threads.packet"] {
             assert!(is_of_start(key), "{key}");
         }
         for key in ["caches", "caches.exact_entires", "cashes.kind", "bridge", ""] {

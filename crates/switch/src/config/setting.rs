@@ -195,6 +195,7 @@ settings! {
     caches.index: word("adaptive, learned or tuple-space"),
     caches.learned_index: word("tree, segments or rqrmi"),
     caches.signature_entries: number_in("a power of two up to 16777216 (0: none)"),
+    caches.megaflow_entries: number_in("from 1 to 16777216"),
     caches.idle_ms: number_in(POSITIVE_RANGE_64),
     caches.verify_one_in: number(),
     caches.gigaflow.stages: number_in("from 1 to 16"),
@@ -244,7 +245,6 @@ const POSITIVE_RANGE_64: &str = "from 1 to 18446744073709551615";
 pub(crate) const START_FIELDS: &[SettingField<Config>] = &[
     field!(Separate, caches.exact_entries),
     field!(Separate, caches.exact_insert_one_in),
-    field!(Separate, caches.megaflow_entries),
     field!(Separate, dpdk.extra_args),
     field!(Separate, dpdk.huge_pages),
     field!(Separate, dpdk.memory_mib),

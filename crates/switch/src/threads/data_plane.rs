@@ -561,6 +561,7 @@ const fn tuning(config: &Config) -> Tuning {
         sleep_max: config.threads.sleep_max(),
         repair: config.eviction.repair(),
         wildcard: config.caches.wildcard(),
+        entries_max: config.caches.megaflow_entries,
         vlan_limit: vlan_limit(config),
     }
 }
