@@ -23,6 +23,7 @@ use nix::sys::{
 };
 use parking_lot::Mutex;
 use shunt_shared_memory::LinkState;
+use shunt_thread_watch::{IterationWatch, WatchedThread};
 
 use crate::{
     control::state::{MemifState, MemifToken},
@@ -145,7 +146,7 @@ impl MemifControl {
             Arc::new(SharedControl { state, events, wake, is_stopped: AtomicBool::new(false) });
         let own = Arc::clone(&shared);
         let thread = Builder::new().name("shunt-memif".to_owned()).stack_size(STACK_BYTES);
-        let thread = thread.spawn(move || own.run())?;
+        let thread = thread.spawn(move || own.run(&WatchedThread::new("memif thread")))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
@@ -171,11 +172,12 @@ impl SharedControl {
 
     /// Runs the loop of the control thread.
     #[expect(clippy::disallowed_methods, reason = "a real peer needs a real clock")]
-    fn run(&self) {
+    fn run(&self, watch: &IterationWatch) {
+        watch.begin();
         while !self.is_stopped.load(Relaxed) {
             let due = self.state.lock().attend(Instant::now());
             let timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
-            for token in self.wait(timeout) {
+            for token in watch.wait_between(|| self.wait(timeout)) {
                 if token == MemifToken::WAKE {
                     let _ = self.wake.read();
                 } else {
@@ -183,6 +185,7 @@ impl SharedControl {
                 }
             }
         }
+        watch.end();
     }
 
     /// Waits for events; returns their tokens, or none after the timeout.
@@ -196,5 +199,38 @@ impl SharedControl {
         // A signal may interrupt the wait: the result is then empty, and the caller waits again.
         let count = self.events.wait(&mut events, timeout).unwrap_or(0);
         events.iter().take(count).map(|event| MemifToken::from_number(event.data())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_thread_watch::{CurrentIteration, watched_threads};
+
+    use super::*;
+    use crate::options::MemifRole;
+
+    /// Returns the present iterations of control threads.
+    fn iterations() -> Vec<CurrentIteration> {
+        let all = watched_threads().into_iter();
+        let own = all.filter(|own| &*own.name == "memif thread");
+        own.filter_map(|own| own.iterations.current()).collect()
+    }
+
+    /// The test holds the lock of the state, for which the thread then waits in its iteration.
+    #[test]
+    fn a_thread_that_hangs_stays_in_its_iteration() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("memif.sock");
+        let options = MemifOptions { role: MemifRole::Server, ..MemifOptions::new(&socket) };
+        let (interface, _workers) = MemifInterface::start(options, 1).unwrap();
+        let held = interface.control.shared.state.lock();
+        interface.control.shared.wake();
+        while iterations().is_empty() {
+            std::thread::yield_now();
+        }
+        drop(held);
+        while !iterations().is_empty() {
+            std::thread::yield_now();
+        }
     }
 }

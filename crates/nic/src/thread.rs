@@ -34,6 +34,7 @@ use shunt_p4runtime::{
     wire::p4::v1::{PacketIn, PacketMetadata},
 };
 use shunt_pipeline::DatapathPort;
+use shunt_thread_watch::WatchedThread;
 use tracing::warn;
 
 use crate::{
@@ -211,10 +212,11 @@ impl NicWorker {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, commands) = (Arc::clone(&stop), Arc::clone(&self.shared.commands));
         let close_on_drop = CloseOnDrop(Arc::clone(&commands));
+        let watch = WatchedThread::new("nic thread");
         let handle = Builder::new().name("shunt-nic".to_owned()).spawn(move || {
             let _closing = close_on_drop;
             while !stopped.load(Ordering::Relaxed) {
-                if !self.run_iteration() && !self.has_progress() {
+                if !watch.run(|| self.run_iteration()) && !self.has_progress() {
                     let mut events = [EpollEvent::empty(); 8];
                     // If the wait fails, the next iteration begins at once.
                     let _ = self.epoll.wait(&mut events, EpollTimeout::from(self.sleep_ms));

@@ -97,8 +97,8 @@ pub use reload::ReloadReport;
 pub use saved_counts::{SavedCount, SavedCounts};
 pub use saved_learned::{SavedMac, SavedMulticast};
 pub use saved_state::{SavedState, SavedTables};
-pub use shunt_datapath::thread::{CurrentIteration, IterationWatch};
 pub use shunt_ofproto::server::ControlTask;
+pub use shunt_thread_watch::{CurrentIteration, IterationWatch};
 pub use status::{
     bfd::BfdPortStatus,
     bond::{BondBucketStatus, BondMemberStatus, BondStatus},
@@ -120,7 +120,7 @@ pub use status::{
     sflow::SflowStatus,
     table::FlowTableStatus,
     table_link::TableLink,
-    thread::{ThreadState, ThreadStatus},
+    thread::{ThreadIteration, ThreadState, ThreadStatus},
 };
 pub use switch::Switch;
 pub use threads::{

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_datapath::{
-    port::{DescriptorStore, NoDescriptorStore, Port},
-    thread::CurrentIteration,
-};
+use shunt_datapath::port::{DescriptorStore, NoDescriptorStore, Port};
 use shunt_flow::PortNo;
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
@@ -19,6 +16,7 @@ use shunt_pipeline::{
     FlowMod, FlowModCommand, Iterative, Modification, Pipeline, RuleFilter, Version,
     text::parse_rule,
 };
+use shunt_thread_watch::watched_threads;
 use shunt_tls::TlsIdentity;
 use tokio::task::JoinHandle;
 
@@ -41,7 +39,7 @@ use crate::{
         forecasts::ForecastStatus,
         table::FlowTableStatus,
         table_link::TableLink,
-        thread::ThreadStatus,
+        thread::{ThreadIteration, ThreadStatus},
     },
     threads::{
         data_plane::EngineMaker,
@@ -438,14 +436,14 @@ impl Switch {
 
     /// Returns the threads other than packet threads that are in an iteration.
     ///
-    /// Each has the number of that iteration.
-    ///
-    /// A thread hangs if it is in the same iteration for a long time.
+    /// The result also has the threads of the process that are in no switch
+    /// ([`watched_threads`]). A thread hangs if it is in the same iteration for a long time.
     #[must_use]
-    pub fn current_iterations(&self) -> Vec<(&'static str, CurrentIteration)> {
-        let mut all = self.control.plane.current_iterations();
-        all.extend(self.bfd.current_iteration());
-        all
+    pub fn current_iterations(&self) -> Vec<ThreadIteration> {
+        let of_plane = self.control.plane.current_iterations().into_iter();
+        let own = of_plane.chain(self.bfd.current_iteration());
+        let own = own.map(|(name, iteration)| ThreadIteration::of_switch(name, iteration));
+        own.chain(watched_threads().iter().filter_map(ThreadIteration::of_record)).collect()
     }
 
     /// Returns the number of completed runs of the periodic upkeep.

@@ -22,6 +22,7 @@ use nix::sys::{
 use shunt_shared_memory::{
     LinkState, ListenError, ListeningSocket, OwnSocketFile, PeerLog, connect_at_once, listen_at,
 };
+use shunt_thread_watch::WatchedThread;
 use tracing::{info, warn};
 
 use crate::{
@@ -109,6 +110,7 @@ impl Backend {
             events,
             log: PeerLog::default(),
             next_pause: RETRY_FIRST,
+            watch: WatchedThread::new(&format!("vhost-user thread of {}", path.display())),
         };
         let thread = Builder::new().name("shunt-vhost".to_owned()).stack_size(STACK_BYTES);
         let own_stop = Arc::clone(&stop);
@@ -183,6 +185,8 @@ struct ControlThread {
     log: PeerLog,
     /// The pause after the next attempt that fails.
     next_pause: Duration,
+    /// The iterations of the thread, each from one wait to the next.
+    watch: WatchedThread,
 }
 
 /// The reason for the end of the control thread: the back-end was dropped.
@@ -192,6 +196,7 @@ impl ControlThread {
     /// Runs the loop of the control thread.
     #[expect(clippy::disallowed_methods, reason = "a real peer needs a real clock")]
     fn run(mut self) {
+        self.watch.begin();
         while let Ok(stream) = self.next_connection() {
             let start = Instant::now();
             let Err(error) = self.serve(stream) else { break };
@@ -324,7 +329,8 @@ impl ControlThread {
         });
         let mut events = [EpollEvent::empty(); 4];
         // A signal may interrupt the wait: the result is then empty, and the caller waits again.
-        let count = self.events.wait(&mut events, timeout).unwrap_or(0);
+        let wait = || self.events.wait(&mut events, timeout);
+        let count = self.watch.wait_between(wait).unwrap_or(0);
         events.iter().take(count).map(EpollEvent::data).collect()
     }
 }

@@ -8,14 +8,15 @@ use shunt_tests::repository::{metadata, read, root};
 /// The crates that each crate may use, except in tests:
 /// the arrows of ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
+    ("shunt-thread-watch", &[]),
     ("shunt-pcap", &[]),
     ("shunt-flow-export", &[]),
     ("shunt-shared-memory", &[]),
-    ("shunt-vhost-user", &["shunt-shared-memory"]),
-    ("shunt-memif", &["shunt-shared-memory"]),
+    ("shunt-vhost-user", &["shunt-thread-watch", "shunt-shared-memory"]),
+    ("shunt-memif", &["shunt-thread-watch", "shunt-shared-memory"]),
     ("shunt-dpdk", &[]),
     ("shunt-tls", &[]),
-    ("shunt-ovsdb", &["shunt-tls"]),
+    ("shunt-ovsdb", &["shunt-thread-watch", "shunt-tls"]),
     ("shunt-lacp", &[]),
     ("shunt-multicast", &[]),
     ("shunt-bfd", &[]),
@@ -33,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "shunt-datapath",
         &[
+            "shunt-thread-watch",
             "shunt-pcap",
             "shunt-shared-memory",
             "shunt-vhost-user",
@@ -48,12 +50,20 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "shunt-nic",
-        &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-p4runtime", "shunt-datapath"],
+        &[
+            "shunt-thread-watch",
+            "shunt-flow",
+            "shunt-pipeline",
+            "shunt-gigaflow",
+            "shunt-p4runtime",
+            "shunt-datapath",
+        ],
     ),
     ("shunt-ofproto", &["shunt-flow", "shunt-pipeline", "shunt-tls"]),
     (
         "shunt-switch",
         &[
+            "shunt-thread-watch",
             "shunt-flow",
             "shunt-classifier",
             "shunt-foresight",
@@ -101,6 +111,7 @@ const TEST_KIT: &str = "shunt-testkit";
 
 /// The crates that do not depend on an async runtime.
 const WITHOUT_RUNTIME: &[&str] = &[
+    "shunt-thread-watch",
     "shunt-pcap",
     "shunt-flow-export",
     "shunt-shared-memory",

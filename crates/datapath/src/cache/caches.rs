@@ -119,7 +119,7 @@ impl ExactTrial {
 impl Caches {
     /// Creates empty caches; `seed` is for all hash functions.
     pub(crate) fn new(config: &CacheConfig, mut owner: Owner, seed: u64) -> Self {
-        let trainer = Arc::new(Trainer::new(config.training));
+        let trainer = Arc::new(Trainer::new(config.training, owner.id()));
         let seeds = IndexSeeds { hasher: KeyHasher::new(seed), seed, trainer };
         let totals = IndexTotals::default();
         let index = AnyIndex::new(config.wildcard, &seeds, &totals);

@@ -289,6 +289,12 @@ impl Owner {
         }
     }
 
+    /// Returns the number of the owner.
+    #[must_use]
+    pub const fn id(&self) -> OwnerId {
+        self.id
+    }
+
     /// Removes an entry and reports it (rule 3).
     ///
     /// Returns `false`, and keeps the entry, if the report does not fit.

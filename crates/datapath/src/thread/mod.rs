@@ -29,7 +29,6 @@ mod endpoints;
 pub(crate) mod execute;
 mod flows;
 mod frame_limit;
-mod iteration_watch;
 mod netflow;
 mod packet_in;
 mod packet_thread;
@@ -50,9 +49,9 @@ mod upkeep;
 mod verify;
 
 pub use endpoints::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
-pub use iteration_watch::{CurrentIteration, IterationWatch};
 pub use packet_in::PacketInReceiver;
 use packet_thread::RxBatch;
 pub use packet_thread::{Iteration, PacketThread, ThreadConfig};
 pub use runner::{RunnerConfig, Running, spawn_coordinator, spawn_packet_thread};
+pub use shunt_thread_watch::{CurrentIteration, IterationWatch};
 pub use verify::CacheMismatch;

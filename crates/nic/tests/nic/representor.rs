@@ -420,3 +420,19 @@ async fn frames_that_nic_refuses_count_at_port() {
     assert_eq!((lost(RxLoss::NoBuffer), lost(RxLoss::Refused)), (2, 4));
     wait_for_sum(|| (lost(RxLoss::RingFull), 0), 1).await;
 }
+
+/// The thread waits between the frames, and is in no iteration meanwhile.
+#[tokio::test]
+async fn the_packet_thread_notes_its_iterations() {
+    let mut fixture = NicFixture::represented().await;
+    fixture.send(0, &frame());
+    assert_eq!(fixture.receive(REPRESENTORS[0]).await, frame());
+    let is_noted = || {
+        let all = shunt_thread_watch::watched_threads().into_iter();
+        let mut own = all.filter(|own| &*own.name == "nic thread");
+        own.any(|own| own.iterations.count() > 0 && own.iterations.current().is_none())
+    };
+    while !is_noted() {
+        sleep(Duration::from_millis(1)).await;
+    }
+}

@@ -12,6 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use shunt_thread_watch::WatchedThread;
 use tokio::{
     net::UnixListener,
     sync::{mpsc, oneshot, watch},
@@ -166,7 +167,8 @@ impl Server {
                 // panic.
                 let _stopper = stopper;
                 let _files = SocketFiles(files);
-                runtime.block_on(run_server(core, config.clock, receiver));
+                let watch = WatchedThread::new("ovsdb thread");
+                runtime.block_on(run_server(core, config.clock, receiver, &watch));
             })
             .map_err(OvsdbServerError::Thread)?;
         let uuids = Arc::new(Mutex::new(UuidGenerator::new(owner_seed)));
@@ -289,3 +291,28 @@ impl OvsdbHandle {
 /// Maximum number of events in the queue of the server thread.
 /// Senders wait while the queue is full.
 const EVENTS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use shunt_thread_watch::IterationWatch;
+
+    use super::*;
+    use crate::schema;
+
+    #[tokio::test]
+    async fn a_server_without_events_is_in_no_iteration() {
+        let server = Server::open(schema::open_vswitch(), None, ServerConfig::default()).unwrap();
+        let (events, receiver) = mpsc::channel(EVENTS_MAX);
+        let watch = IterationWatch::default();
+        let run = run_server(server.core, server.config.clock, receiver, &watch);
+        let owner = async {
+            let (reply, rows) = oneshot::channel();
+            events.send(ServerEvent::Snapshot(reply)).await.unwrap();
+            assert!(rows.await.unwrap().is_ok());
+            assert_eq!((watch.count(), watch.current()), (1, None));
+            events.send(ServerEvent::Stop).await.unwrap();
+        };
+        tokio::join!(run, owner);
+        assert_eq!((watch.count(), watch.current()), (2, None));
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shunt_thread_watch::IterationWatch;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
@@ -40,10 +41,13 @@ pub(super) enum ServerEvent {
 }
 
 /// Handles events until the server is stopped, or all senders are dropped.
+///
+/// `watch` has one iteration for each event; the wait for an event belongs to none.
 pub(super) async fn run_server(
     mut core: ServerCore,
     clock: ServerClock,
     mut events: mpsc::Receiver<ServerEvent>,
+    watch: &IterationWatch,
 ) {
     loop {
         let event = match core.next_expiry() {
@@ -53,15 +57,19 @@ pub(super) async fn run_server(
                 match tokio::time::timeout(wait, events.recv()).await {
                     Ok(event) => event,
                     Err(_) => {
-                        core.expire();
+                        watch.run(|| core.expire());
                         continue;
                     }
                 }
             }
         };
+        watch.begin();
         // If the owner has dropped the receiver, the answer is not needed.
         match event {
-            None | Some(ServerEvent::Stop) => return,
+            None | Some(ServerEvent::Stop) => {
+                watch.end();
+                return;
+            }
             Some(ServerEvent::Connected(client, origin, outbox, end)) => {
                 core.connect_from(client, origin, outbox, end);
             }
@@ -77,5 +85,6 @@ pub(super) async fn run_server(
             Some(ServerEvent::Snapshot(reply)) => drop(reply.send(core.snapshot())),
             Some(ServerEvent::Subscribe(pending)) => core.subscribe(pending),
         }
+        watch.end();
     }
 }

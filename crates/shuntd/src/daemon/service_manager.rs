@@ -9,7 +9,7 @@
 //! wakes up to answer, so the daemon also sends it while the switch is idle. Without a service
 //! manager, a thread that does not answer is logged.
 //!
-//! The eviction, learner, listener, foresight, offload and BFD threads are watched by their iterations
+//! All other threads are watched by their iterations
 //! ([`HangWatch`](super::hang_watch::HangWatch)). Such a thread that hangs is logged, and does not
 //! stop the line `WATCHDOG=1`: a very large change may take long in one iteration.
 

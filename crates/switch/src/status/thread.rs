@@ -1,6 +1,9 @@
 //! The status of threads.
 
+use std::{sync::Arc, time::Duration};
+
 use serde::Serialize;
+use shunt_thread_watch::{CurrentIteration, ThreadRecord};
 
 use crate::threads::load::balancer::RxQueueStatus;
 
@@ -25,6 +28,33 @@ pub struct ThreadStatus {
     /// Receive queues of a packet thread; empty in the answer of `Switch::threads`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<RxQueueStatus>,
+}
+
+/// A thread that is in an iteration, for a watchdog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadIteration {
+    /// Name of the thread, such as `eviction thread`.
+    pub name: Arc<str>,
+    /// Number of the thread among threads of one name.
+    pub number: u64,
+    /// Time that an iteration may take, if it is longer than the limit of the watchdog.
+    pub iteration_max: Duration,
+    /// The present iteration.
+    pub iteration: CurrentIteration,
+}
+
+impl ThreadIteration {
+    /// Returns the iteration of a thread that the switch has once.
+    pub(crate) fn of_switch(name: &str, iteration: CurrentIteration) -> Self {
+        Self { name: name.into(), number: 0, iteration_max: Duration::ZERO, iteration }
+    }
+
+    /// Returns the present iteration of a watched thread; `None` if it waits.
+    pub(crate) fn of_record(record: &ThreadRecord) -> Option<Self> {
+        let ThreadRecord { name, number, iteration_max, iterations } = record;
+        let (name, iteration) = (Arc::clone(name), iterations.current()?);
+        Some(Self { name, number: *number, iteration_max: *iteration_max, iteration })
+    }
 }
 
 impl ThreadStatus {

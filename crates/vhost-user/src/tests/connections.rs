@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use shunt_thread_watch::watched_threads;
+
 use super::KeptFrames;
 use crate::{
     Backend, BackendError, GuestLink, NetHeader, SocketMode, Worker,
@@ -253,4 +255,28 @@ fn a_message_must_be_whole_within_a_second() {
     let reason = "the front-end has not sent the rest of a message within a second";
     await_link(&backend, reason, |link| link.to_string().contains(reason));
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the connection is closed");
+}
+
+/// The thread waits for a hypervisor without a time limit.
+#[test]
+fn a_waiting_control_thread_is_in_no_iteration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.sock");
+    let (backend, _workers) = Backend::start(&path, SocketMode::Server, 1).unwrap();
+    let name = format!("vhost-user thread of {}", path.display());
+    let find = || watched_threads().into_iter().find(|own| *own.name == *name);
+    let iterations = find().unwrap().iterations;
+    let wait_for_idle = |count| {
+        while iterations.count() < count || iterations.current().is_some() {
+            std::thread::yield_now();
+        }
+    };
+    wait_for_idle(1);
+    let count = iterations.count();
+    let _front_end = UnixStream::connect(&path).unwrap();
+    wait_for_idle(count + 1);
+    drop(backend);
+    while find().is_some() {
+        std::thread::yield_now();
+    }
 }

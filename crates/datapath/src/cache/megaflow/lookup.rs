@@ -196,7 +196,7 @@ mod tests {
                 learned_kind,
                 ..MegaflowConfig::DEFAULT
             };
-            let trainer = Arc::new(Trainer::new(training));
+            let trainer = Arc::new(Trainer::new(training, shunt_pipeline::OwnerId(0)));
             let megaflows = IndexedMegaflows::new(cache, config, &trainer);
             Self { megaflows, entries: Vec::new(), free: Vec::new(), learned_hits: 0 }
         }

@@ -7,15 +7,17 @@ use std::{
         mpsc::{self, Receiver, SyncSender, TrySendError},
     },
     thread::Builder,
+    time::Duration,
 };
 
 use shunt_nuevomatch::{
     AnyStartIndex, CandidateIndex, KeySchema, PartitionSettings, StartIndexKind,
 };
 use shunt_pipeline::{
-    IndexedTables, Pipeline, Time, TrainingReport,
+    IndexedTables, OwnerId, Pipeline, Time, TrainingReport,
     lanes::{CatalogueBox, LANES, LaneSelection},
 };
+use shunt_thread_watch::{IterationWatch, WatchedThread};
 
 use super::reply_slot::{Reply, ReplySender, ReplySlot};
 use crate::metrics::TrainingFailure;
@@ -142,15 +144,19 @@ pub(super) struct TrainedIndex {
 impl Trainer {
     /// Creates a trainer, with its thread if `training` requires one.
     ///
+    /// `owner` is the packet thread that requests the trainings.
+    ///
     /// If the system cannot create a thread, jobs are done at once in the requesting thread.
-    pub(crate) fn new(training: Training) -> Self {
+    pub(crate) fn new(training: Training, owner: OwnerId) -> Self {
         Self(match training {
             Training::Inline => TrainerKind::Caller { polls: 0 },
             Training::Delayed { polls } => TrainerKind::Caller { polls },
             Training::Lost => TrainerKind::Lost,
             Training::Thread => {
                 let (jobs, waiting) = mpsc::sync_channel(1);
-                let run = move || run_jobs(&waiting);
+                let name = format!("trainer thread of packet thread {}", owner.0);
+                let watch = WatchedThread::with_iteration_max(&name, TRAINING_MAX);
+                let run = move || run_jobs(&waiting, &watch);
                 match Builder::new().name("shunt-trainer".into()).spawn(run) {
                     Ok(_) => TrainerKind::Thread(jobs),
                     Err(_) => TrainerKind::Caller { polls: 0 },
@@ -254,9 +260,9 @@ fn guarded(train: impl FnOnce() -> TrainingReport) -> Result<TrainingReport, Tra
 }
 
 /// Runs the jobs of the trainer thread, until the last sender ends.
-fn run_jobs(jobs: &Receiver<TrainerJob>) {
+fn run_jobs(jobs: &Receiver<TrainerJob>, watch: &IterationWatch) {
     while let Ok(job) = jobs.recv() {
-        match job {
+        watch.run(|| match job {
             TrainerJob::Train(boxes, kind, reply) => {
                 reply.send(Box::new(TrainedIndex::train(boxes, kind)));
             }
@@ -264,9 +270,14 @@ fn run_jobs(jobs: &Receiver<TrainerJob>) {
                 reply.send(guarded(|| pipeline.train_tables(tables, now)));
             }
             TrainerJob::Free(index) => drop(index),
-        }
+        });
     }
 }
+
+/// Time that a training may take before the thread counts as one that hangs.
+///
+/// A training of a large table may take minutes, and lookups use the earlier index meanwhile.
+const TRAINING_MAX: Duration = Duration::from_secs(1800);
 
 impl TrainedIndex {
     /// Builds an index of a kind over all boxes.
@@ -319,7 +330,7 @@ mod tests {
         let panicked = guarded(|| panic!("the test requests this panic"));
         assert_eq!(panicked, Err(TrainingFailure::Panicked));
         let pipeline = Arc::new(Pipeline::new(1));
-        let (lost, reply) = (Trainer::new(Training::Lost), TablesReply::default());
+        let (lost, reply) = (Trainer::new(Training::Lost, OwnerId(0)), TablesReply::default());
         let lost = lost.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO, &reply);
         let TablesTraining::Ended(outcome) = lost else { panic!("{lost:?}") };
         assert_eq!(outcome, Err(TrainingFailure::TrainerLost));
@@ -337,7 +348,8 @@ mod tests {
 
     #[test]
     fn a_trainer_thread_replies_after_the_tables() {
-        let (trainer, pipeline) = (Trainer::new(Training::Thread), Arc::new(Pipeline::new(1)));
+        let (trainer, pipeline) =
+            (Trainer::new(Training::Thread, OwnerId(0)), Arc::new(Pipeline::new(1)));
         let reply = TablesReply::default();
         let training = trainer.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO, &reply);
         assert!(matches!(training, TablesTraining::Sent), "the first job is taken at once");
@@ -347,7 +359,8 @@ mod tests {
     /// Packet threads request trainings while packets hit their caches.
     #[test]
     fn requests_to_a_trainer_thread_allocate_nothing() {
-        let (trainer, pipeline) = (Trainer::new(Training::Thread), Arc::new(Pipeline::new(1)));
+        let (trainer, pipeline) =
+            (Trainer::new(Training::Thread, OwnerId(0)), Arc::new(Pipeline::new(1)));
         let (tables, index) = (TablesReply::default(), IndexReply::default());
         let mut mask = FlowMask::EMPTY;
         mask.add_bits(FieldId::TcpDst, 7);
@@ -387,5 +400,29 @@ mod tests {
             let allocated = measure(|| trainer.free(trained));
             assert_eq!(allocated.count_total, 0, "the end of an index");
         }
+    }
+
+    /// The test receives no outcome at first, so the job stays in its iteration.
+    #[test]
+    fn a_trainer_is_in_an_iteration_during_a_job() {
+        let (jobs, waiting) = mpsc::sync_channel(1);
+        let (reply, outcome) = mpsc::sync_channel(0);
+        let watch = Arc::new(IterationWatch::default());
+        let own = Arc::clone(&watch);
+        let thread = std::thread::spawn(move || run_jobs(&waiting, &own));
+        assert_eq!(watch.current(), None, "the thread waits for a job");
+        let pipeline = Arc::new(Pipeline::new(1));
+        let job = TrainerJob::TrainTables(pipeline, IndexedTables::NONE, Time::ZERO, reply);
+        assert!(jobs.send(job).is_ok());
+        while watch.current().is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(outcome.recv(), Ok(Ok(TrainingReport::default())));
+        while watch.current().is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(watch.count(), 1);
+        drop(jobs);
+        assert!(thread.join().is_ok());
     }
 }

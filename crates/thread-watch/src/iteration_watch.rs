@@ -41,6 +41,22 @@ impl IterationWatch {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Waits between two iterations: ends the present one, and begins the next after `wait`.
+    ///
+    /// The thread must be in an iteration.
+    pub fn wait_between<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.end();
+        let waited = wait();
+        self.begin();
+        waited
+    }
+
+    /// Returns the number of iterations that have ended.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
+    }
+
     /// Returns the present iteration; `None` between two iterations.
     ///
     /// A caller that gets the same iteration at two times knows that the thread has not ended it
@@ -70,5 +86,15 @@ mod tests {
         assert_eq!(watch.current(), second, "the iteration has not ended");
         watch.end();
         assert_eq!(watch.current(), None);
+        assert_eq!(watch.count(), 2);
+    }
+
+    #[test]
+    fn a_wait_belongs_to_no_iteration() {
+        let watch = IterationWatch::default();
+        watch.begin();
+        let first = watch.current();
+        assert_eq!(watch.wait_between(|| watch.current()), None);
+        assert!(watch.current().is_some() && watch.current() != first);
     }
 }
