@@ -10,6 +10,7 @@ pub mod client;
 mod config;
 mod connection_places;
 pub mod daemon;
+mod host_statistics;
 mod http;
 mod listener_log;
 mod lock_file;

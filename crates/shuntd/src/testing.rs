@@ -7,6 +7,7 @@ use std::{
     future::ready,
     pin::pin,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use miette::Report;
@@ -15,6 +16,7 @@ use shunt_switch::{Config, ControllerEndpoint};
 
 use crate::{
     config::{self, ConfigFileError},
+    host_statistics::{cpus, file_systems, memory, process_value},
     rpc::{Methods, Objects, ParsedObject, ReplyFormat, answer},
     setting,
 };
@@ -57,6 +59,33 @@ pub fn fuzz_rpc(data: &[u8]) {
         let reply = reply_to(request);
         assert_eq!(reply["id"], request["id"]);
         assert_ne!(reply["result"].is_null(), reply["error"].is_null(), "{reply}");
+    }
+}
+
+/// Parses any text as files of proc(5).
+///
+/// A value must have the numbers that its key has in the column `statistics`.
+///
+/// # Panics
+///
+/// If one of these properties does not hold.
+pub fn fuzz_host_statistics(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let is_number = |word: &str| word.parse::<f64>().is_ok_and(f64::is_finite);
+    let check = |value: Option<String>, count: usize| {
+        let Some(value) = value else { return };
+        let words: Vec<_> = value.split(',').collect();
+        assert_eq!(words.len(), count, "{value:?}");
+        assert!(words.into_iter().all(is_number), "{value:?}");
+    };
+    check(cpus(&text), 1);
+    check(memory(&text), 5);
+    let (stat, status) = text.split_once('\0').unwrap_or((&text, ""));
+    check(process_value(stat, status, Duration::MAX), 7);
+    let systems = file_systems(&text, |_| Some([7, 5])).unwrap_or_default();
+    for system in systems.split_terminator(' ') {
+        let words: Vec<_> = system.split(',').collect();
+        assert_eq!(words.get(1..), Some(&["7", "5"][..]), "{system:?}");
     }
 }
 

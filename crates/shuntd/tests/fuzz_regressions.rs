@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use shunt_flow::testing::replay;
-use shuntd::testing::{fuzz_config, fuzz_rpc};
+use shuntd::testing::{fuzz_config, fuzz_host_statistics, fuzz_rpc};
 
 fn check(target: &str, fuzz: fn(&[u8])) {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz");
@@ -22,4 +22,9 @@ fn every_configuration_is_refused_or_survives() {
 #[test]
 fn requests_are_answered_however_they_arrive() {
     check("rpc", fuzz_rpc);
+}
+
+#[test]
+fn any_file_of_proc_gives_valid_statistics() {
+    check("host_statistics", fuzz_host_statistics);
 }

@@ -187,6 +187,12 @@ impl Switch {
         self.openflow.listening()
     }
 
+    /// Returns the directory with the management sockets of the bridges.
+    #[must_use]
+    pub fn run_dir(&self) -> Option<&Path> {
+        self.openflow.run_dir()
+    }
+
     /// Adds a port that the caller supplies; returns the port number.
     ///
     /// # Errors

@@ -263,8 +263,9 @@ fn settings_without_effect_are_named() {
         let setting = "mac-aging-time";
         assert!(status("bridge br0").contains(setting), "{}", status("bridge br0"));
         fixture.done("remove bridge br0 other_config mac-aging-time");
-        fixture.done("set Open_vSwitch . other_config:max-idle=7");
-        assert!(daemon.log().contains("other_config:max-idle has no effect"), "{}", daemon.log());
+        fixture.done("set Open_vSwitch . other_config:max-revalidator=7");
+        let warning = "other_config:max-revalidator has no effect";
+        assert!(daemon.log().contains(warning), "{}", daemon.log());
         fixture.done("set bridge br0 stp_enable=false protocols=OpenFlow13");
         fixture.done("remove bridge br0 other_config dp-sn");
         assert_eq!(status("bridge br0"), "{}");

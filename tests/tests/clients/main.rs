@@ -5,6 +5,7 @@
 
 #![expect(clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
+mod absent_features;
 mod appctl;
 mod bad_input;
 mod bfd;
@@ -14,6 +15,7 @@ mod devices;
 mod exports;
 mod forecasts;
 mod foreign_database;
+mod host_statistics;
 mod ipfix;
 mod lacp;
 mod managers;

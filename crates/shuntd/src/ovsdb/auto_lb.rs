@@ -35,25 +35,34 @@ impl AutoLbRow {
     }
 }
 
+/// The word for the keys in log lines.
+const KEYS: &str = "pmd-auto-lb";
+
 /// Puts the keys in force; without a key, the configured setting.
 pub(super) async fn apply_auto_lb(switch: &Switch, row: AutoLbRow) {
-    apply_one(switch, "threads.auto_lb", row.is_on).await;
-    apply_one(switch, "threads.auto_lb_load_threshold", row.load_threshold).await;
-    apply_one(switch, "threads.auto_lb_improvement_threshold", row.improvement_threshold).await;
-    apply_one(switch, "threads.auto_lb_interval_min", row.interval).await;
+    let (improvement, interval) = (row.improvement_threshold, row.interval);
+    apply_key(switch, KEYS, "threads.auto_lb", row.is_on).await;
+    apply_key(switch, KEYS, "threads.auto_lb_load_threshold", row.load_threshold).await;
+    apply_key(switch, KEYS, "threads.auto_lb_improvement_threshold", improvement).await;
+    apply_key(switch, KEYS, "threads.auto_lb_interval_min", interval).await;
 }
 
-/// Overrides a setting with the value of its key, or ends the override without one.
-async fn apply_one<T: ToString>(switch: &Switch, name: &str, key: Option<T>) {
-    let text = key.map(|value| value.to_string());
-    match switch.override_setting(name, text.as_deref()).await {
+/// Overrides a setting with the value of a key, or ends the override without one.
+pub(super) async fn apply_key<T: ToString>(
+    switch: &Switch,
+    key: &str,
+    setting: &str,
+    value: Option<T>,
+) {
+    let text = value.map(|value| value.to_string());
+    match switch.override_setting(setting, text.as_deref()).await {
         Ok(false) => {}
         Ok(true) => match text {
-            Some(text) => info!("ovsdb: pmd-auto-lb: {name} set to {text}"),
-            None => info!("ovsdb: pmd-auto-lb: {name} has its configured value again"),
+            Some(text) => info!("ovsdb: {key}: {setting} set to {text}"),
+            None => info!("ovsdb: {key}: {setting} has its configured value again"),
         },
         Err(error) => {
-            warn!(error = with_causes(&error), "ovsdb: pmd-auto-lb: {name} cannot be set");
+            warn!(error = with_causes(&error), "ovsdb: {key}: {setting} cannot be set");
         }
     }
 }

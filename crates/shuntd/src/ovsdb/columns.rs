@@ -20,7 +20,14 @@ pub(super) const TABLES: [FollowedTable; 15] = [
     FollowedTable {
         name: "Open_vSwitch",
         read: &["bridges", "datapaths", "next_cfg", "other_config", "ssl"],
-        written: &["cur_cfg", "datapath_types", "dpdk_initialized", "dpdk_version", "iface_types"],
+        written: &[
+            "cur_cfg",
+            "datapath_types",
+            "dpdk_initialized",
+            "dpdk_version",
+            "iface_types",
+            "statistics",
+        ],
     },
     FollowedTable { name: "Datapath", read: &[], written: &["capabilities"] },
     FollowedTable {

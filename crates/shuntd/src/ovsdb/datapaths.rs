@@ -51,6 +51,11 @@ pub(super) fn capabilities() -> Datum {
     Datum::string_map(CAPABILITIES)
 }
 
+/// Returns the value of a capability; `None` if Open vSwitch has no such key.
+pub(crate) fn capability(key: &str) -> Option<&'static str> {
+    CAPABILITIES.iter().find(|(own, _)| *own == key).map(|(_, value)| *value)
+}
+
 /// Returns the rows in `Datapath` of the types of datapaths that a bridge may have.
 pub(super) fn datapath_rows<'a>(
     rows: &'a DatabaseSnapshot,

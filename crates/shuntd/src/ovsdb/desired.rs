@@ -21,6 +21,7 @@ use super::{
     bridge_rows::{
         datapath_id, fail_mode, is_protocol, set_mac_table, set_snooping, table_limits, table_names,
     },
+    cache_limits::CacheLimits,
     exports::{
         DesiredCollectorSets, ExportRows, RefusedExports, collector_sets as collector_sets_of,
         exports as exports_of,
@@ -58,6 +59,8 @@ pub(super) struct DesiredBridges {
     pub(super) waits_for_rules: bool,
     /// Moves of receive queues by load.
     pub(super) auto_lb: AutoLbRow,
+    /// The limits of the caches.
+    pub(super) cache_limits: CacheLimits,
     /// The number of VLAN tags that are parsed; `None`: as configured.
     pub(super) vlan_limit: Option<u8>,
     /// Key and certificates of TLS connections.
@@ -224,6 +227,7 @@ impl DesiredBridges {
         self.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
         self.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
         self.auto_lb = AutoLbRow::of(root);
+        self.cache_limits = CacheLimits::of(root);
         self.vlan_limit = vlan_limit(root);
         self.tls = tls::files(snapshot, root);
     }

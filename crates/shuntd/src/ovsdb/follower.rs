@@ -6,6 +6,7 @@ mod two_clients;
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -29,6 +30,7 @@ use super::{
     problem::DatabaseProblem,
     reconciler::Reconciler,
     report::{RowReport, StatisticsColumns},
+    statistics_reader::StatisticsReader,
 };
 
 /// The state of the task that follows the database.
@@ -50,6 +52,8 @@ pub(super) struct Follower {
     ports_due: Option<Instant>,
     /// The time at which all statistics are written next.
     statistics_due: Instant,
+    /// Reads the statistics of the host.
+    host: StatisticsReader,
     /// The reason why the last report was refused; empty if it was accepted.
     refusal: String,
     /// The logged reasons why interfaces, or some of their columns, have no effect.
@@ -104,6 +108,7 @@ impl Follower {
     ) -> Self {
         let port_changes = switch.port_changes();
         let listening = Arc::clone(switch.listening_sockets());
+        let run_dir = switch.run_dir().map(Path::to_owned);
         let managers = Managers::new(&database, switch.tls().clone(), listening);
         Self {
             database,
@@ -115,6 +120,7 @@ impl Follower {
             ports_reported: Instant::now(),
             ports_due: None,
             statistics_due: Instant::now(),
+            host: StatisticsReader::new(run_dir),
             refusal: String::new(),
             refused: BTreeMap::new(),
             ignored_log: IgnoredLog::default(),
@@ -160,6 +166,7 @@ impl Follower {
                 }
                 _ = ticks.tick() => ReportedPorts::All,
                 () = sleep_until(self.statistics_due) => ReportedPorts::All,
+                () = self.host.wait() => ReportedPorts::Changed(BTreeSet::new()),
                 () = wait_for_port_changes(
                     &self.port_changes,
                     &mut self.ports_due,
@@ -229,6 +236,7 @@ impl Follower {
         } else {
             StatisticsColumns::Empty
         };
+        let host = self.host.entries(rows).await;
         let mut transaction = self.database.transaction("shuntd: state of the switch");
         let mut report = RowReport {
             snapshot: rows,
@@ -236,6 +244,7 @@ impl Follower {
             errors: &errors,
             ignored: &ignored,
             managers: &self.managers,
+            host,
             statistics,
             scope: scope.as_ref(),
             transaction: &mut transaction,

@@ -52,6 +52,8 @@ enum KeyEffect {
     Any,
     /// A number that is not negative has an effect, other values do not.
     Number,
+    /// A number of at least 1 has an effect, other values do not.
+    Positive,
     /// A number from 0 to 100 has an effect, other values do not.
     Percent,
     /// A value of `priority-tags` has an effect, other values do not.
@@ -106,13 +108,8 @@ static COLUMNS: [IgnoredColumn; 24] = [
     ),
     column("Flow_Table", "prefixes", is_given, "the switch chooses the prefixes itself"),
     column("Port", "mac", is_given, "set mac of the interface"),
-    column(
-        "Interface",
-        "cfm_mpid",
-        is_given,
-        "CFM is not supported: the link state is the carrier",
-    ),
-    column("Interface", "cfm_flap_count", is_given, "CFM is not supported"),
+    column("Interface", "cfm_mpid", is_given, NO_CFM),
+    column("Interface", "cfm_flap_count", is_given, NO_CFM),
     column("Interface", "lldp", is_enabled, "LLDP is not supported: run an LLDP daemon"),
     column("Controller", "connection_mode", is_in_band, NO_IN_BAND),
     column("Controller", "controller_burst_limit", is_given, NO_PACKET_IN_LIMIT),
@@ -150,15 +147,21 @@ const NO_IN_BAND: &str =
 /// The reason to ignore a rate limit of packet-ins.
 const NO_PACKET_IN_LIMIT: &str = "packet-ins have no rate limit of their own: limit them by a meter with the rule that sends them";
 
+/// The reason to ignore settings of CFM.
+const NO_CFM: &str = "CFM is not supported: the link state is the carrier, or that of BFD";
+
 /// The reason to ignore settings of spanning trees.
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 
 /// Known keys of `other_config` columns, with their effect.
-const KEYS: [KnownKey; 27] = [
+const KEYS: [KnownKey; 30] = [
     // DPDK is initialised when the first DPDK port is opened.
     key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
+    key("Open_vSwitch", "enable-statistics", KeyEffect::Any),
+    key("Open_vSwitch", "flow-limit", KeyEffect::Positive),
     key("Open_vSwitch", "flow-restore-wait", KeyEffect::Any),
+    key("Open_vSwitch", "max-idle", KeyEffect::Positive),
     key("Open_vSwitch", "pmd-auto-lb", KeyEffect::Any),
     key("Open_vSwitch", "pmd-auto-lb-improvement-threshold", KeyEffect::Percent),
     key("Open_vSwitch", "pmd-auto-lb-load-threshold", KeyEffect::Percent),
@@ -201,6 +204,10 @@ const ONE_FLOW: &str = "a packet is sampled once, when it is received, with both
 /// The values of `priority-tags`; older versions of Open vSwitch used `true`.
 const PRIORITY_TAGS: [&str; 4] = ["always", "if-nonzero", "never", "true"];
 
+/// The first letters of keys for absent features, each with the reason.
+const ABSENT_FEATURES: [(&str, &str); 3] =
+    [("stp-", NO_SPANNING_TREE), ("rstp-", NO_SPANNING_TREE), ("cfm_", NO_CFM)];
+
 /// The prefixes of keys for bonds, which the module for bonds checks.
 const BOND_WORDS: [&str; 2] = ["bond-", "lacp-"];
 
@@ -226,6 +233,8 @@ impl KeyEffect {
             Self::Any => None,
             Self::Number if value.parse::<u32>().is_ok() => None,
             Self::Number => Some("the value must be a whole number that is not negative"),
+            Self::Positive if value.parse::<u32>().is_ok_and(|number| number > 0) => None,
+            Self::Positive => Some("the value must be a whole number, at least 1"),
             Self::Percent if value.parse::<u8>().is_ok_and(|percent| percent <= 100) => None,
             Self::Percent => Some("the value must be a whole number from 0 to 100"),
             Self::PriorityTags if PRIORITY_TAGS.contains(&value) => None,
@@ -344,7 +353,9 @@ fn settings_of(
         columns.map(|column| (column.name.to_owned(), column.reason)).collect();
     for (name, value) in row.string_map("other_config") {
         let known = KEYS.iter().find(|key| key.table == table && key.name == name);
-        let unknown = KeyEffect::Nothing("Shunt does not have this key");
+        let absent = ABSENT_FEATURES.iter().find(|(prefix, _)| name.starts_with(prefix));
+        let unknown = absent.map_or("Shunt does not have this key", |(_, reason)| *reason);
+        let unknown = KeyEffect::Nothing(unknown);
         let reason = known.map_or(unknown, |known| known.effect).reason(value);
         let is_of_bond = BOND_WORDS.iter().any(|word| name.starts_with(word));
         if let Some(reason) = reason.filter(|_| known.is_some() || !is_of_bond) {

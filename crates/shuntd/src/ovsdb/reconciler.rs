@@ -21,6 +21,7 @@ use super::{
     apply_errors::{ApplyErrors, LoggedRows},
     auto_lb::apply_auto_lb,
     bonds::keep_active_members,
+    cache_limits::apply_cache_limits,
     desired::{DesiredBridge, DesiredBridges, DesiredPort, add_reason},
     exports::ExportLogs,
     normal_rule::NormalRuleState,
@@ -94,6 +95,7 @@ impl Reconciler {
             self.switch.hold_packets(self.waits_for_rules).await;
         }
         apply_auto_lb(&self.switch, desired.auto_lb).await;
+        apply_cache_limits(&self.switch, desired.cache_limits).await;
         apply_vlan_limit(&self.switch, desired.vlan_limit).await;
         apply_tls(self.switch.tls(), desired.tls.as_ref()).await;
         let pass = self.pass(desired, changed, &mut errors).await;

@@ -35,6 +35,8 @@ pub(super) struct RowReport<'a> {
     pub(super) ignored: &'a IgnoredSettings,
     /// The connections of the rows in `Manager`.
     pub(super) managers: &'a Managers,
+    /// The statistics of the host, for the row of `Open_vSwitch`.
+    pub(super) host: &'a BTreeMap<String, String>,
     /// The statistics that the report contains.
     pub(super) statistics: StatisticsColumns,
     /// The rows in `Port` and `Interface` that are written; `None`: all.
@@ -111,7 +113,10 @@ impl<'a> RowReport<'a> {
         let dpdk = DpdkState::read();
         let is_built = |kind: &PortType| *kind != PortType::Dpdk || dpdk != DpdkState::NotBuilt;
         let built = || PortType::ALL.into_iter().filter(&is_built);
+        let host = || self.host.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let host = Datum::string_map(host());
         for root in self.snapshot.rows("Open_vSwitch") {
+            self.set("Open_vSwitch", root, "statistics", host.clone());
             for (column, value) in [
                 ("iface_types", Datum::strings(built().flat_map(interface_types).copied())),
                 ("datapath_types", Datum::strings(["netdev", "system"])),

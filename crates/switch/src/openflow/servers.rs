@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -98,6 +98,11 @@ impl OpenFlowServers {
     /// Returns the key and certificates for TLS connections.
     pub(crate) const fn tls(&self) -> &TlsIdentity {
         &self.tls
+    }
+
+    /// Returns the directory of the management sockets.
+    pub(crate) fn run_dir(&self) -> Option<&Path> {
+        self.run_dir.as_deref()
     }
 
     /// Returns the listening sockets that outlive the process.
