@@ -8,6 +8,11 @@ commands! {
     "autoattach/statistics" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
     "autoattach/status" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
     "cfm/show" "[interface]", 0..=1, Read, show_cfm, "Always empty: no CFM";
+    "dpif-netdev/bond-show" "[dp]", 0..=1, Read, empty_reply,
+        "Always empty: bonds need no action of the datapath";
+    "ovs/route/lookup" "ip_addr [pkt_mark=mark]", 1..=2, Read, find_route,
+        "Find nothing, because there are no tunnels, and so no routes";
+    "ovs/route/show" "", 0..=0, Read, show_routes, "Always empty: no tunnels, and so no routes";
     "rstp/show" "[bridge]", 0..=1, Read, show_rstp, "Always empty: no spanning tree";
     "stp/show" "[bridge]", 0..=1, Read, show_stp, "Always empty: no spanning tree";
     "tnl/arp/show" "", 0..=0, Read, show_neighbours, "Always empty: no tunnels";
@@ -49,4 +54,14 @@ async fn show_neighbours(_: &DaemonMethods, _: &[String]) -> Result<String, Stri
 /// Handles `tnl/ports/show`: always empty, because there are no tunnels.
 async fn tunnel_ports(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("Listening ports:\n".to_owned())
+}
+
+/// Handles `ovs/route/lookup`.
+async fn find_route(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Err("Not found".to_owned())
+}
+
+/// Handles `ovs/route/show`.
+async fn show_routes(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok("Route Table:\n".to_owned())
 }

@@ -10,18 +10,35 @@ use super::{
     command::commands,
     dpif::{LookupTotals, interface_type},
     methods::DaemonMethods,
+    table,
 };
 
 commands! {
+    "dpctl/del-flows" "[dp]", 0..=1, Change, delete_flows,
+        "Remove all cache entries of packet threads, as `revalidator/purge`";
     "dpctl/dump-dps" "", 0..=0, Read, dump_datapaths, "Show the name of the datapath";
     "dpctl/dump-flows" "[-m] [--names] [dp] [type=..] [pmd=thread]", 0..=5, Read, dump_flows,
         "List the cache entries by packet thread, in the syntax of the datapath";
     "dpctl/get-flow" "[dp] ufid:.. [-m] [--names]", 1..=4, Read, get_flow, "Show one cache entry";
+    "dpctl/list-commands" "", 0..=0, Read, list_commands,
+        "List the commands of `dpctl/` with their arguments";
     "dpctl/show" "[-s] [dp...]", 0..=4, Read, show, "Show lookups, entries and ports";
 }
 
 /// The name of the datapath, as of Open vSwitch's userspace datapath.
 pub(super) const DATAPATH: &str = "netdev@ovs-netdev";
+
+/// Handles `dpctl/del-flows`: empties the caches.
+async fn delete_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    arguments.iter().try_for_each(|word| check_datapath(word))?;
+    methods.switch.empty_caches().await;
+    Ok(String::new())
+}
+
+/// Handles `dpctl/list-commands`: lists the commands of the datapath.
+async fn list_commands(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok(table::list("dpctl/"))
+}
 
 /// Handles `dpctl/dump-dps`: shows the name of the datapath.
 async fn dump_datapaths(_: &DaemonMethods, _: &[String]) -> Result<String, String> {

@@ -13,13 +13,46 @@ use super::{
     dpctl::{DATAPATH, flow_counters},
     methods::DaemonMethods,
 };
+use crate::ovsdb::capability;
 
 commands! {
     "dpif/dump-dps" "", 0..=0, Read, dump_datapaths, "List the bridges with their datapath type";
     "dpif/dump-flows" "[-m] [--names | --no-names] bridge", 1..=3, Read, dump_flows,
         "List the cache entries of a bridge, in the syntax of the datapath";
     "dpif/show" "", 0..=0, Read, show, "Show lookups, and the ports of each bridge";
+    "dpif/show-dp-features" "bridge", 1..=1, Read, show_features,
+        "Show the features of the datapath, as `capabilities` of OVSDB";
 }
+
+/// The features in the order of Open vSwitch, each with its key in `capabilities`.
+const FEATURES: [(&str, &str); 26] = [
+    ("Masked set action", "masked_set_action"),
+    ("Tunnel push pop", "tnl_push_pop"),
+    ("Ufid", "ufid"),
+    ("Truncate action", "trunc"),
+    ("Clone action", "clone"),
+    ("Sample nesting", "sample_nesting"),
+    ("Conntrack eventmask", "ct_eventmask"),
+    ("Conntrack clear", "ct_clear"),
+    ("Max dp_hash algorithm", "max_hash_alg"),
+    ("Check pkt length action", "check_pkt_len"),
+    ("Conntrack timeout policy", "ct_timeout"),
+    ("Explicit Drop action", "explicit_drop_action"),
+    ("Optimized Balance TCP mode", "lb_output_action"),
+    ("Conntrack all-zero IP SNAT", "ct_zero_snat"),
+    ("MPLS Label add", "add_mpls"),
+    ("Max VLAN headers", "max_vlan_headers"),
+    ("Max MPLS depth", "max_mpls_depth"),
+    ("Recirc", "recirc"),
+    ("CT state", "ct_state"),
+    ("CT zone", "ct_zone"),
+    ("CT mark", "ct_mark"),
+    ("CT label", "ct_label"),
+    ("CT state NAT", "ct_state_nat"),
+    ("CT orig tuple", "ct_orig_tuple"),
+    ("CT orig tuple for IPv6", "ct_orig_tuple6"),
+    ("IPv6 ND Extension", "nd_ext"),
+];
 
 /// OpenFlow number of the local port in the output of Open vSwitch.
 const LOCAL: u32 = 65534;
@@ -157,4 +190,24 @@ fn port_line(port: &BridgePortStatus, peer: Option<&str>) -> String {
     let peer = peer.map(|peer| format!(": peer={peer}")).unwrap_or_default();
     let kind = interface_type(port);
     format!("    {} {number}/{datapath}: ({kind}{peer})\n", port.name)
+}
+
+/// Handles `dpif/show-dp-features`.
+async fn show_features(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    let name = arguments.first().map(String::as_str).unwrap_or_default();
+    if !methods.switch.bridges().iter().any(|bridge| bridge.name == name) {
+        return Err("no such bridge".to_owned());
+    }
+    Ok(FEATURES.iter().map(|(label, key)| format!("{label}: {}\n", feature(key))).collect())
+}
+
+/// Returns the value of a feature in the words of Open vSwitch.
+fn feature(key: &str) -> &'static str {
+    match capability(key) {
+        // The depth is not limited by a number.
+        Some("true") if key == "sample_nesting" => "?",
+        Some("true") => "Yes",
+        Some("false") | None => "No",
+        Some(number) => number,
+    }
 }

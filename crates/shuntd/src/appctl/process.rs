@@ -23,7 +23,7 @@ async fn exit(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
 
 /// Handles `list-commands`: lists the commands with their arguments.
 async fn list_commands(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
-    Ok(table::list())
+    Ok(table::list(""))
 }
 
 /// Handles `shunt/help`: shows the effect of a command, or of all commands.

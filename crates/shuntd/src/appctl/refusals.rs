@@ -26,8 +26,8 @@ const REFUSALS: &[(&[&str], &str)] = &[
          announce flows with `shuntctl preload`",
     ),
     (
-        &["dpctl/del-flow", "dpctl/del-flows"],
-        "a change of the tables evicts the stale cache entries",
+        &["dpctl/del-flow"],
+        "a change of the tables evicts the stale cache entries; `dpctl/del-flows` removes all",
     ),
     (
         &["dpctl/cache-get-size", "dpctl/cache-set-size"],
@@ -61,13 +61,22 @@ const REFUSALS: &[(&[&str], &str)] = &[
         ],
         "fragments are not reassembled: rules match them with `nw_frag`",
     ),
-    (&["dpctl/list-commands"], "use `list-commands`"),
     (
         &["dpctl/normalize-actions", "dpctl/parse-actions"],
         "`ovs-ofctl parse-flow` checks actions of rules",
     ),
     (&["dpctl/offload-stats-show"], "use `shuntctl show`, which has the entries of a NIC"),
-    (&["dpif-netdev/bond-show"], "use `bond/show`"),
+    (
+        &["dpdk/get-malloc-stats", "netdev-dpdk/get-mempool-info"],
+        "use `memory/show`, which has the memory that is shared with DPDK",
+    ),
+    (&["dpdk/lcore-list"], "packet threads are no threads of DPDK: use `shuntctl threads`"),
+    (
+        &["dpdk/log-list", "dpdk/log-set"],
+        "give DPDK `--log-level` in `extra_args` of [dpdk] in the configuration file",
+    ),
+    (&["netdev-dpdk/detach"], "use `shuntctl del-port`, which closes the device"),
+    (&["netdev-dpdk/set-admin-state"], "use `ovs-ofctl mod-port BRIDGE PORT up`, or `down`"),
     (
         &[
             "dpif-netdev/dpif-impl-get",
@@ -86,16 +95,13 @@ const REFUSALS: &[(&[&str], &str)] = &[
         "iterations are not logged: use `shuntctl top`, or metrics over HTTP",
     ),
     (&["dpif-netlink/dispatch-mode"], "the kernel datapath is not used"),
-    (
-        &["dpif/set-dp-features", "dpif/show-dp-features"],
-        "features are fixed: docs/openflow.md lists the supported actions",
-    ),
+    (&["dpif/set-dp-features"], "features are fixed: `dpif/show-dp-features` lists them"),
     (
         &["ofproto/trace-packet-out"],
         "use `ofproto/trace`, and for a packet-out `ovs-ofctl packet-out`",
     ),
     (
-        &["ovs/route/add", "ovs/route/del", "ovs/route/lookup", "ovs/route/show"],
+        &["ovs/route/add", "ovs/route/del"],
         "tunnels do not exist, so no routes are used: `ip route` shows those of the host",
     ),
     (&["rstp/tcn", "stp/tcn"], "spanning tree does not exist"),
@@ -117,7 +123,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
     ),
     (&["upcall/disable-ufid"], "each cache entry has a UUID, which `dpctl/dump-flows -m` shows"),
     (
-        &["vlog/close", "vlog/disable-rate-limit", "vlog/enable-rate-limit"],
+        &["vlog/disable-rate-limit", "vlog/enable-rate-limit"],
         "the daemon logs to standard error, with fixed limits for messages about peers",
     ),
 ];

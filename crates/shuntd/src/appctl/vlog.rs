@@ -7,6 +7,8 @@ use super::{command::commands, methods::DaemonMethods};
 use crate::daemon::trace_log;
 
 commands! {
+    "vlog/close" "", 0..=0, Read, reopen,
+        "Do nothing, because the daemon logs to standard error";
     "vlog/list" "", 0..=0, Read, list, "List the log levels by module";
     "vlog/list-pattern" "", 0..=0, Read, list_pattern, "Show the format of log lines";
     "vlog/reopen" "", 0..=0, Read, reopen,

@@ -80,6 +80,18 @@ fn errors_have_the_exit_code_of_open_vswitch() {
         (&["fdb/show"], "\"fdb/show\" command requires at least 1 arguments"),
         (&["version", "x"], "\"version\" command takes at most 0 arguments"),
         (&["dpctl/dump-conntrack"], "connection tracking does not exist"),
+        (&["dpctl/del-flows", "dp9"], "dp9: datapath not found"),
+        (&["dpif/show-dp-features", "br9"], "no such bridge"),
+        (&["netdev-dpdk/detach", "p1"], "use `shuntctl del-port`"),
+        (&["ovs/route/lookup", "10.0.0.1"], "Not found"),
+        (&["upcall/disable-megaflows"], "use `shuntctl set caches.kind=flows`"),
+        (&["upcall/set-flow-limit", "abc"], "bad flow limit \"abc\""),
+        (&["upcall/set-flow-limit", "0"], "must be a whole number, at least 1"),
+        (&["upcall/set-flow-limit", "99999999999"], "it must be from 1 to 16777216"),
+        (
+            &["upcall/set-flow-limit"],
+            "\"upcall/set-flow-limit\" command requires at least 1 arguments",
+        ),
         (&["fdb/add", "br0", "p1", "0"], "\"fdb/add\" command requires at least 4 arguments"),
         (&["fdb/add", "br9", "p1", "0", "50:54:00:00:00:01"], "no such bridge: br9; existing"),
         (&["fdb/add", "br0", "p9", "0", "50:54:00:00:00:01"], "no such port: p9; existing"),
@@ -146,11 +158,62 @@ fn absent_features_answer_like_open_vswitch() {
         (&["ofproto/list"], "br0\n"),
         (&["ofproto/list-tunnels"], ""),
         (&["revalidator/wait"], ""),
+        (&["dpctl/del-flows"], ""),
+        (&["dpctl/del-flows", "ovs-netdev"], ""),
+        (&["dpif-netdev/bond-show"], ""),
+        (&["ovs/route/show"], "Route Table:\n"),
+        (&["vlog/close"], ""),
+        (&["upcall/enable-megaflows"], "megaflows enabled\n"),
+        (
+            &["upcall/enable-ufid"],
+            "Datapath dumping tersely using UFID enabled for supported datapaths\n",
+        ),
+        (&["upcall/set-flow-limit", "5000"], "set flow_limit to 5000\n"),
         (&["fdb/flush"], "table successfully flushed\n"),
     ] {
         let Some(output) = ovs_appctl(daemon.run_dir(), arguments) else { return };
         assert_eq!(out(&output), expected, "{arguments:?}");
     }
+}
+
+/// The lines have the order of `ovs-vswitchd` 3.1.
+#[test]
+fn features_of_the_datapath_are_listed() {
+    let daemon = Daemon::start(BRIDGE);
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["dpif/show-dp-features", "br0"]) else {
+        return;
+    };
+    let text = out(&output);
+    assert!(text.starts_with("Masked set action: Yes\nTunnel push pop: No\nUfid: Yes\n"), "{text}");
+    assert!(text.contains("Max VLAN headers: 2\nMax MPLS depth: 3\nRecirc: Yes\n"), "{text}");
+    assert!(text.ends_with("CT orig tuple for IPv6: No\nIPv6 ND Extension: Yes\n"), "{text}");
+    assert_eq!(text.lines().count(), 26);
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["dpctl/list-commands"]) else { return };
+    let text = out(&output);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("The available commands are:"));
+    assert!(lines.all(|line| line.starts_with("  dpctl/")), "{text}");
+}
+
+/// With flows alone, there are no megaflows to enable.
+#[test]
+fn a_limit_of_flows_is_shown_and_kept() {
+    let daemon = Daemon::start(&format!("[threads]\npacket = 3\n{BRIDGE}"));
+    let limit = || {
+        let shown = ovs_appctl(daemon.run_dir(), &["upcall/show"]).map(|shown| out(&shown))?;
+        Some(shown.split_once("(limit ")?.1.split_once(')')?.0.to_owned())
+    };
+    let Some(first) = limit() else { return };
+    assert_eq!(first, (3 * 262_144).to_string());
+    // Each of three packet threads gets the same share, rounded up.
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["upcall/set-flow-limit", "100"]) else {
+        return;
+    };
+    assert_eq!(out(&output), "set flow_limit to 102\n");
+    assert_eq!(limit().as_deref(), Some("102"));
+    daemon.answer(&["set", "caches.kind=flows"]);
+    let Some(output) = ovs_appctl(daemon.run_dir(), &["upcall/enable-megaflows"]) else { return };
+    assert!(errors(&output).contains("shuntctl set caches.kind=megaflow"), "{}", errors(&output));
 }
 
 #[test]
