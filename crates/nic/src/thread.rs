@@ -6,9 +6,9 @@
 //! up in the stages. A packet that hits is held while earlier packets of its flow are in the
 //! switch: see [`FlowOrder`].
 //!
-//! The thread takes the lock of the stages once per burst, so no packet matches an entry that is
-//! being changed. The thread never takes a lock of the server: packets for the controller are put
-//! into a queue without waiting. All lists are reused, so only packet-ins allocate memory.
+//! The thread locks the stages once per burst, so no packet matches an entry that is being changed.
+//! It never takes a lock of the server: packets for the controller go to a queue without waiting.
+//! All lists are reused, so only packet-ins allocate memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -34,7 +34,6 @@ use shunt_p4runtime::{
     wire::p4::v1::{PacketIn, PacketMetadata},
 };
 use shunt_pipeline::DatapathPort;
-use shunt_thread_watch::WatchedThread;
 use tracing::warn;
 
 use crate::{
@@ -211,10 +210,10 @@ impl NicWorker {
     pub(crate) fn spawn(mut self) -> std::io::Result<NicThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, commands) = (Arc::clone(&stop), Arc::clone(&self.shared.commands));
-        let close_on_drop = CloseOnDrop(Arc::clone(&commands));
-        let watch = WatchedThread::new("nic thread");
+        let watch = shunt_thread_watch::WatchedThread::new("nic thread");
+        let closing = CloseOnDrop(Arc::clone(&commands));
         let handle = Builder::new().name("shunt-nic".to_owned()).spawn(move || {
-            let _closing = close_on_drop;
+            let _closing = closing;
             while !stopped.load(Ordering::Relaxed) {
                 if !watch.run(|| self.run_iteration()) && !self.has_progress() {
                     let mut events = [EpollEvent::empty(); 8];
@@ -227,9 +226,7 @@ impl NicWorker {
         Ok(NicThread { stop, commands, handle: Some(handle) })
     }
 
-    /// Runs one iteration: executes the commands, and polls each queue once.
-    ///
-    /// Returns whether the iteration had any work.
+    /// Executes the commands, and polls each queue once. Returns whether there was any work.
     fn run_iteration(&mut self) -> bool {
         let mut has_worked = self.run_commands();
         self.begin_drain();
