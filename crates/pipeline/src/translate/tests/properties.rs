@@ -220,7 +220,7 @@ features! {
     PushLabel, PopLabel, PushValue, PopValue,
     LearnRule, KnownRule, LearnLater, Normal, LearnMac, KnownMac, NormalLater, FinTimeout,
     Conjunction, ConjunctionLater, Pause, PauseLater, MeteredRecirculation,
-    Mirrored, ReservedPort,
+    Mirrored, ReservedPort, FailOpen,
 }
 
 /// Returns the number of buckets of bonds that forward a traversal.
@@ -268,6 +268,9 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
     }
     if traversal.reads.iter().any(|read| matches!(read, Object::Mac(..))) {
         add(F::Normal, Some(F::NormalLater));
+        if traversal.visits.is_empty() && !is_later {
+            add(F::FailOpen, None);
+        }
     }
     for visit in &traversal.visits {
         if !visit.clauses.is_empty() {

@@ -160,6 +160,8 @@ fn fail_open_is_no_plain_state() {
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGES[0].number().into());
     key.set_in_port(PortNo::new(1));
+    key.set_field(FieldId::EthSrc, 2 << 40 | 1);
+    key.set_field(FieldId::EthDst, 2 << 40 | 2);
     for fails_open in [false, true, false] {
         checked.apply(&Op::SetFailsOpen(BRIDGES[0], fails_open));
         let (pipeline, version) = (&checked.pipeline, checked.pipeline.version());
