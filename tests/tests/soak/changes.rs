@@ -88,7 +88,8 @@ impl<'a> Changes<'a> {
                 self.runtime.block_on(self.switch.set_bridge(&bridge, &settings)).is_ok()
             }
             // Packets trigger learning, and the switch expires and reclaims entries itself. Bundles
-            // are not generated. Connections of OpenFlow 1.0 set the treatment of misses.
+            // are not generated. Connections of OpenFlow 1.0 set the treatment of misses, and lost
+            // connections that of fail-open.
             Op::LearnFrom(_)
             | Op::Snoop(..)
             | Op::AddStaticMac(..)
@@ -96,7 +97,8 @@ impl<'a> Changes<'a> {
             | Op::Reclaim
             | Op::Expire(_)
             | Op::Commit(..)
-            | Op::SetSendsMisses(..) => false,
+            | Op::SetSendsMisses(..)
+            | Op::SetFailsOpen(..) => false,
         };
         self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
     }
