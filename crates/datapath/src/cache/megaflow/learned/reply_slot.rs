@@ -41,6 +41,12 @@ impl<T> ReplySlot<T> {
         ReplySender(Some(Arc::clone(&self.0)))
     }
 
+    /// Holds the reply back, and its sender waits, until the guard is dropped.
+    #[cfg(test)]
+    pub(super) fn hold_back(&self) -> parking_lot::MutexGuard<'_, Option<Reply<T>>> {
+        self.0.lock()
+    }
+
     /// Takes the end of the request; `None` if it has not ended.
     pub(crate) fn take(&self) -> Option<Reply<T>> {
         self.0.try_lock()?.take()

@@ -402,25 +402,28 @@ mod tests {
         }
     }
 
-    /// The test receives no outcome at first, so the job stays in its iteration.
+    /// The test holds the slot of the reply at first, so the job stays in its iteration.
     #[test]
     fn a_trainer_is_in_an_iteration_during_a_job() {
         let (jobs, waiting) = mpsc::sync_channel(1);
-        let (reply, outcome) = mpsc::sync_channel(0);
+        let slot = TablesReply::default();
+        let reply = slot.begin();
         let watch = Arc::new(IterationWatch::default());
         let own = Arc::clone(&watch);
         let thread = std::thread::spawn(move || run_jobs(&waiting, &own));
         assert_eq!(watch.current(), None, "the thread waits for a job");
         let pipeline = Arc::new(Pipeline::new(1));
         let job = TrainerJob::TrainTables(pipeline, IndexedTables::NONE, Time::ZERO, reply);
+        let held = slot.hold_back();
         assert!(jobs.send(job).is_ok());
         while watch.current().is_none() {
             std::thread::yield_now();
         }
-        assert_eq!(outcome.recv(), Ok(Ok(TrainingReport::default())));
+        drop(held);
         while watch.current().is_some() {
             std::thread::yield_now();
         }
+        assert_eq!(slot.take(), Some(Reply::Sent(Ok(TrainingReport::default()))));
         assert_eq!(watch.count(), 1);
         drop(jobs);
         assert!(thread.join().is_ok());
