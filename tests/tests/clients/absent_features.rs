@@ -80,7 +80,7 @@ fn absent_features_are_refused_by_name() {
             fixture.done(&format!("set {row} {setting}"));
             let entry = fixture.done(&format!("get {row} status:\"{key}\""));
             assert!(entry.contains(&format!("no effect: {reason}")), "{setting}: {entry}");
-            let line = format!("{row}: {key} has no effect: {reason}");
+            let line = format!("{row}: the setting {key} has no effect: {reason}");
             assert_eq!(daemon.log().matches(&line).count(), 1, "{line}: {}", daemon.log());
             fixture.done(removal);
             assert!(!status().contains(key), "after {removal}: {}", status());

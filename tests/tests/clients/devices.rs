@@ -255,7 +255,7 @@ fn settings_without_effect_are_named() {
         ] {
             for setting in settings {
                 assert!(status(row).contains(setting), "{}", status(row));
-                let line = format!("{row}: {setting} has no effect");
+                let line = format!("{row}: the setting {setting} has no effect");
                 assert_eq!(daemon.log().matches(&line).count(), 1, "{line}: {}", daemon.log());
             }
         }

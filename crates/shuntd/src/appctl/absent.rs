@@ -56,12 +56,12 @@ async fn tunnel_ports(_: &DaemonMethods, _: &[String]) -> Result<String, String>
     Ok("Listening ports:\n".to_owned())
 }
 
-/// Handles `ovs/route/lookup`.
+/// Handles `ovs/route/lookup`: finds no route.
 async fn find_route(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Err("Not found".to_owned())
 }
 
-/// Handles `ovs/route/show`.
+/// Handles `ovs/route/show`: lists no routes.
 async fn show_routes(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("Route Table:\n".to_owned())
 }

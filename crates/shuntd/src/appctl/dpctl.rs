@@ -28,7 +28,7 @@ commands! {
 /// The name of the datapath, as of Open vSwitch's userspace datapath.
 pub(super) const DATAPATH: &str = "netdev@ovs-netdev";
 
-/// Handles `dpctl/del-flows`: empties the caches.
+/// Handles `dpctl/del-flows`: removes the cache entries of all packet threads.
 async fn delete_flows(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     arguments.iter().try_for_each(|word| check_datapath(word))?;
     methods.switch.empty_caches().await;

@@ -192,7 +192,7 @@ fn port_line(port: &BridgePortStatus, peer: Option<&str>) -> String {
     format!("    {} {number}/{datapath}: ({kind}{peer})\n", port.name)
 }
 
-/// Handles `dpif/show-dp-features`.
+/// Handles `dpif/show-dp-features`: lists the features of the datapath.
 async fn show_features(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let name = arguments.first().map(String::as_str).unwrap_or_default();
     if !methods.switch.bridges().iter().any(|bridge| bridge.name == name) {

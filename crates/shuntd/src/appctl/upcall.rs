@@ -29,7 +29,7 @@ async fn wait(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Handles `upcall/enable-megaflows`.
+/// Handles `upcall/enable-megaflows`: says that megaflows are enabled.
 async fn enable_megaflows(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     if methods.switch.config().caches.kind == CacheKind::Flows {
         return Err("caches.kind is \"flows\", which has no cache entries: run `shuntctl set \
@@ -39,12 +39,12 @@ async fn enable_megaflows(methods: &DaemonMethods, _: &[String]) -> Result<Strin
     Ok("megaflows enabled\n".to_owned())
 }
 
-/// Handles `upcall/enable-ufid`.
+/// Handles `upcall/enable-ufid`: says that entries have UUIDs.
 async fn enable_ufid(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok("Datapath dumping tersely using UFID enabled for supported datapaths\n".to_owned())
 }
 
-/// Handles `upcall/set-flow-limit`.
+/// Handles `upcall/set-flow-limit`: changes the limit of megaflows.
 ///
 /// Each packet thread gets an equal share of the limit, rounded up.
 async fn set_flow_limit(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
