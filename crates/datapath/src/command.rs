@@ -100,7 +100,9 @@ pub struct Tuning {
     pub repair: Repair,
     /// Selects the wildcard cache. A different wildcard cache starts empty.
     pub wildcard: Wildcard,
-    /// Maximum number of megaflows, dead ones included; the oldest ones above it expire.
+    /// Maximum number of megaflows, dead ones included.
+    ///
+    /// The oldest megaflows above this number expire.
     pub entries_max: usize,
     /// Longest sleep of an idle thread; zero: it never sleeps.
     pub sleep_max: Duration,

@@ -216,7 +216,7 @@ mod tests {
         own.filter_map(|own| own.iterations.current()).collect()
     }
 
-    /// The test holds the lock of the state, for which the thread then waits in its iteration.
+    /// The thread waits in its iteration for a lock that the test holds.
     #[test]
     fn a_thread_that_hangs_stays_in_its_iteration() {
         let folder = tempfile::tempdir().unwrap();

@@ -226,7 +226,7 @@ impl NicWorker {
         Ok(NicThread { stop, commands, handle: Some(handle) })
     }
 
-    /// Executes the commands, and polls each queue once. Returns whether there was any work.
+    /// Executes the commands, and polls each queue once. Returns whether it worked.
     fn run_iteration(&mut self) -> bool {
         let mut has_worked = self.run_commands();
         self.begin_drain();

@@ -34,7 +34,7 @@ const TICK_MS: u64 = 10;
 /// The name of the daemon's pid file in its run directory.
 const OWN_PID_FILE: &str = "shuntd.pid";
 
-/// Returns the statistics of the host, and of the daemons with a pid file in `run_dir`.
+/// Returns the statistics of the host, and of daemons with a pid file in `run_dir`.
 pub(crate) fn read(run_dir: Option<&Path>) -> BTreeMap<String, String> {
     let file = |path: &str| read_text(Path::new(path)).unwrap_or_default();
     let of_host = [
@@ -116,7 +116,7 @@ pub(crate) fn file_systems(
     (!all.is_empty()).then(|| all.join(" "))
 }
 
-/// Returns a mount point without the escapes of proc(5), such as `\040` for a space.
+/// Returns a mount point without the escapes of proc(5), such as `\040` (a space).
 fn unescaped(word: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
@@ -138,7 +138,7 @@ fn unescaped(word: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the size of the file system at a mount point, and the size in use, in KiB.
+/// Returns the size of the file system at a mount point, and its used part, in KiB.
 fn capacity(folder: &str) -> Option<[u128; 2]> {
     let found = statvfs(folder).ok()?;
     let kib = |blocks| u128::from(found.fragment_size()) * u128::from(blocks) / 1024;

@@ -41,7 +41,7 @@ impl IterationWatch {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits between two iterations: ends the present one, and begins the next after `wait`.
+    /// Ends the present iteration, waits by `wait`, and begins the next iteration.
     ///
     /// The thread must be in an iteration.
     pub fn wait_between<T>(&self, wait: impl FnOnce() -> T) -> T {

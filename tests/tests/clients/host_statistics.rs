@@ -17,12 +17,12 @@ fn entries(map: &str) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (bare(key), bare(value))).collect()
 }
 
-/// Returns the shape of an entry: the number of its parts, separated by commas and spaces.
+/// Returns the numbers of parts of an entry, which commas and spaces separate.
 fn shape(value: &str) -> Vec<usize> {
     value.split(' ').map(|part| part.split(',').count()).collect()
 }
 
-/// The statistics have the keys and formats of `ovs-vswitchd` in the same namespace.
+/// The keys and formats are those of `ovs-vswitchd` in the same namespace.
 #[test]
 fn statistics_are_those_of_open_vswitch() {
     for fixture in DaemonFixture::both("statistics") {

@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// A Gigaflow cache has limits of its own, so only a later megaflow cache uses the number.
+/// A Gigaflow cache has limits of its own; a later megaflow cache uses the number.
 #[test]
 fn a_gigaflow_cache_keeps_its_own_limit() {
     let ((reports, _coordinator), (learn_requests, _control)) =

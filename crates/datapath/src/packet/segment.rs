@@ -103,7 +103,7 @@ pub(crate) struct Headers {
     /// The headers of the UDP tunnel around the packet.
     tunnel: Option<TunnelHeaders>,
     /// The IP header before the transport header.
-    ip: IpHeader,
+    ip: SegmentedIp,
     /// The transport protocol: TCP or UDP.
     transport_kind: SegmentedProtocol,
     /// Offset of the payload.
@@ -113,14 +113,14 @@ pub(crate) struct Headers {
 /// The headers of a UDP tunnel around a packet that will be segmented.
 struct TunnelHeaders {
     /// The IP header before the UDP header of the tunnel.
-    ip: IpHeader,
+    ip: SegmentedIp,
     /// The use of the UDP checksum.
     kind: UdpTunnel,
 }
 
 /// An IP header of a packet that will be segmented.
 #[derive(Clone, Copy)]
-struct IpHeader {
+struct SegmentedIp {
     /// The version of IP: 4 or 6.
     kind: NetworkKind,
     /// Offset of the header.
@@ -304,7 +304,7 @@ impl Headers {
     }
 }
 
-impl IpHeader {
+impl SegmentedIp {
     /// Returns the transport protocol, if it is the one that a virtio header names.
     const fn segmented_protocol(&self, virtio: &VirtioHeader) -> Option<SegmentedProtocol> {
         match (virtio.inner_gso_type(), self.kind, self.protocol) {
@@ -383,7 +383,7 @@ impl IpHeader {
 /// header, and both IP packets must end at the same byte. A packet socket does not report the
 /// offset of the header. A TAP reports an offset that ignores a VLAN tag (Linux 6.17,
 /// `virtio_net_hdr_tnl_from_skb`).
-fn tunnelled(frame: &[u8], outer: &IpHeader, virtio: &VirtioHeader) -> Option<IpHeader> {
+fn tunnelled(frame: &[u8], outer: &SegmentedIp, virtio: &VirtioHeader) -> Option<SegmentedIp> {
     let transport = usize::from(virtio.checksum_start);
     let first = outer.transport.checked_add(UDP_LENGTH)?;
     let start = |length: usize| transport.checked_sub(length).filter(|start| *start >= first);
@@ -436,7 +436,7 @@ fn network(frame: &[u8]) -> Option<(usize, u16)> {
 }
 
 /// Returns the IPv4 header at an offset; `None` for a fragment.
-fn ipv4(frame: &[u8], start: usize) -> Option<IpHeader> {
+fn ipv4(frame: &[u8], start: usize) -> Option<SegmentedIp> {
     let [first, _, t0, t1, _, _, f0, f1, _, protocol, ..] =
         *frame.get(start..)?.first_chunk::<20>()?;
     let length = usize::from(first & 0x0f).checked_mul(4)?;
@@ -446,11 +446,11 @@ fn ipv4(frame: &[u8], start: usize) -> Option<IpHeader> {
     }
     let end = end(frame, start, usize::from(u16::from_be_bytes([t0, t1])))?;
     let transport = start.checked_add(length)?;
-    Some(IpHeader { kind: NetworkKind::Ipv4, start, protocol, transport, end })
+    Some(SegmentedIp { kind: NetworkKind::Ipv4, start, protocol, transport, end })
 }
 
 /// Returns the IPv6 header at an offset, with its extension headers.
-fn ipv6(frame: &[u8], start: usize) -> Option<IpHeader> {
+fn ipv6(frame: &[u8], start: usize) -> Option<SegmentedIp> {
     let [first, _, _, _, l0, l1, next, ..] = *frame.get(start..)?.first_chunk::<40>()?;
     if first >> 4 != 6 {
         return None;
@@ -469,7 +469,7 @@ fn ipv6(frame: &[u8], start: usize) -> Option<IpHeader> {
         length => usize::from(length).checked_add(40)?,
     };
     let end = end(frame, start, total)?;
-    Some(IpHeader { kind: NetworkKind::Ipv6, start, protocol, transport, end })
+    Some(SegmentedIp { kind: NetworkKind::Ipv6, start, protocol, transport, end })
 }
 
 /// Returns the end of a network packet of `total` bytes.

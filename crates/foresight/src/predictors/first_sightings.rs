@@ -13,14 +13,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct FirstSightings<T> {
     /// The slots; their number is a power of two.
-    slots: Box<[Slot<T>]>,
+    slots: Box<[SightingSlot<T>]>,
     /// Number of slots in use.
     used: usize,
 }
 
 /// The slot of one item.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot<T> {
+struct SightingSlot<T> {
     /// A part of the hash of the item; 0 means that the slot is free.
     fingerprint: u32,
     /// Time of the sighting in milliseconds, of which the lowest 32 bits are stored.
@@ -45,7 +45,7 @@ impl<T: Copy + Default> FirstSightings<T> {
     /// Creates an empty table beside a table of `items` items.
     pub(super) fn new(items: usize) -> Self {
         let count = (items * SLOTS_PER_ITEM).next_power_of_two();
-        Self { slots: vec![Slot::default(); count].into(), used: 0 }
+        Self { slots: vec![SightingSlot::default(); count].into(), used: 0 }
     }
 
     /// Returns the number of slots in use.
@@ -71,7 +71,7 @@ impl<T: Copy + Default> FirstSightings<T> {
         let index = self.index(hash);
         let Some(slot) = self.slots.get_mut(index) else { return };
         self.used += usize::from(slot.fingerprint == 0);
-        *slot = Slot { fingerprint: fingerprint(hash), time_ms: milliseconds(now), value };
+        *slot = SightingSlot { fingerprint: fingerprint(hash), time_ms: milliseconds(now), value };
     }
 
     /// Returns the index of the slot of a hash.

@@ -92,7 +92,7 @@ impl HangWatch {
     }
 }
 
-/// The first words of the names of threads, each with the effect of a thread that hangs.
+/// The first words of the names of threads, and the effects if such a thread hangs.
 const CONSEQUENCES: [(&str, &str); 10] = [
     ("eviction thread", "changes wait, and so do replies to barriers: restart the daemon"),
     ("learner thread", "packets that learn wait: restart the daemon"),

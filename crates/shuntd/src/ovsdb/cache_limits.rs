@@ -5,7 +5,9 @@ use shunt_switch::{DatapathReader, Switch};
 
 use super::auto_lb::apply_key;
 
-/// The values of the keys in a row; `None`: an absent key, or a value that has no effect.
+/// The values of the keys in a row.
+///
+/// `None`: an absent key, or a value that has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CacheLimits {
     /// Maximum number of megaflows of all packet threads.

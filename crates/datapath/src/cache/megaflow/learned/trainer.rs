@@ -402,7 +402,7 @@ mod tests {
         }
     }
 
-    /// The test holds the slot of the reply at first, so the job stays in its iteration.
+    /// The test holds the slot of the reply, so the job stays in its iteration.
     #[test]
     fn a_trainer_is_in_an_iteration_during_a_job() {
         let (jobs, waiting) = mpsc::sync_channel(1);
