@@ -7,7 +7,7 @@ use super::{command::commands, methods::DaemonMethods};
 use crate::daemon::trace_log;
 
 commands! {
-    "vlog/close" "", 0..=0, Read, reopen,
+    "vlog/close" "", 0..=0, Read, close,
         "Do nothing, because the daemon logs to standard error";
     "vlog/list" "", 0..=0, Read, list, "List the log levels by module";
     "vlog/list-pattern" "", 0..=0, Read, list_pattern, "Show the format of log lines";
@@ -118,6 +118,11 @@ async fn list_pattern(_: &DaemonMethods, _: &[String]) -> Result<String, String>
     Ok("         prefix                            format\n         ------                            ------\n\
         CONSOLE  none                              %D{%Y-%m-%dT%H:%M:%S.######Z} %p %c: %m\n"
         .to_owned())
+}
+
+/// Handles `vlog/close`: does nothing, as the daemon logs to standard error.
+async fn close(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+    Ok(String::new())
 }
 
 /// Handles `vlog/reopen`: does nothing, as the daemon logs to standard error.
