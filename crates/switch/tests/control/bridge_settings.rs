@@ -131,7 +131,7 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
         assert_eq!(fixture.switch.running_config(), before, "{settings:?}");
     }
     let error = fixture.switch.set_bridge("br9", &[("table_rules", "7")]).await.unwrap_err();
-    assert!(error.to_string().starts_with("no bridge br9"), "{error}");
+    assert!(error.to_string().starts_with("there is no bridge br9"), "{error}");
     assert!(!is_closed(&client), "the connections of the bridge stay");
     in_time(TcpStream::connect(address)).await.unwrap();
 }
