@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_missing_bridge_gets_the_open_vswitch_text() {
         let missing = SwitchError::NoSuchBridge { name: "br9".to_owned(), known: String::new() };
-        assert!(refusal(&missing).starts_with("Unknown bridge: no bridge br9"));
+        assert!(refusal(&missing).starts_with("Unknown bridge: there is no bridge br9"));
         assert!(refusal(&SwitchError::NoName).starts_with("`name` is missing"));
     }
 }
