@@ -142,7 +142,10 @@ mod tests {
             ("@1.2.3.4/32 5.6.7.8/31 7 - 7 0 - 9 0x00/0x00", "two port ranges"),
         ] {
             let error = parse_classbench(&format!("{good}{bad}")).unwrap_err().to_string();
-            assert!(error.starts_with("line 2: ") && error.contains(expected), "{error}");
+            assert!(
+                error.starts_with("line 2 of the rule-set: ") && error.contains(expected),
+                "{error}"
+            );
         }
     }
 

@@ -68,7 +68,7 @@ fn a_manager_with_tls_trusts_its_authority() {
     assert!(wait_until(has_times), "{}", managers(&fixture));
     // Without a key, no client can connect, although the server listens.
     fixture.done("del-ssl -- set-manager pssl:6640:127.0.0.1");
-    let has_reason = || managers(&fixture).contains("last_error=\"no private key");
+    let has_reason = || managers(&fixture).contains("last_error=\"TLS has no private key");
     assert!(wait_until(has_reason), "{}", managers(&fixture));
 }
 
@@ -84,7 +84,7 @@ fn status_lists_settings_without_effect() {
     assert!(status.contains("state=") && !status.contains("connection_mode"), "{status}");
     let has_reason = || managers(&fixture).contains("connection_mode=\"no effect");
     assert!(wait_until(has_reason), "{}", managers(&fixture));
-    let line = "controller tcp:127.0.0.1:6699: inactivity_probe has no effect";
+    let line = "controller tcp:127.0.0.1:6699: the setting inactivity_probe has no effect";
     assert_eq!(daemon.log().matches(line).count(), 1, "{}", daemon.log());
 }
 

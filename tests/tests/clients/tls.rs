@@ -126,7 +126,7 @@ fn set_ssl_takes_effect_at_the_next_attempt() {
             let target = "pssl:6699:127.0.0.1";
             fixture.done(&format!("--columns=status find Controller target=\"{target}\""))
         };
-        let has_problem = || listener().contains("last_error=\"no private key");
+        let has_problem = || listener().contains("last_error=\"TLS has no private key");
         assert!(wait_until(has_problem), "{}", listener());
         assert!(listener().contains("LISTENING"), "{}", listener());
         let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));

@@ -178,13 +178,17 @@ impl Entries {
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(NONE as usize - 1);
         if self.hot.capacity() < self.limit {
-            // `reserve_exact` would copy the whole capacity, because realloc(3) does not align to
-            // 64 bytes. The copy makes slots resident that no entry has used.
+            // `reserve_exact` may copy the whole capacity, for example because realloc(3) does not
+            // align to 64 bytes. The copy makes slots resident that no entry has used.
             let mut hot = Vec::with_capacity(self.limit);
             hot.append(&mut self.hot);
             self.hot = hot;
         }
-        self.cold.reserve_exact(self.limit.saturating_sub(self.cold.len()));
+        if self.cold.capacity() < self.limit {
+            let mut cold = Vec::with_capacity(self.limit);
+            cold.append(&mut self.cold);
+            self.cold = cold;
+        }
         let slots = self.hot.capacity();
         self.free.reserve_exact(slots - self.free.len());
         self.retired.reserve_exact(slots - self.retired.len());

@@ -272,7 +272,7 @@ fn client_refuses_server_that_breaks_protocol() {
         ),
         (
             MemifMessage::Connected { name: String::new() },
-            "the message CONNECTED, which is not allowed at this point",
+            "the memif message CONNECTED, which is not allowed at this point",
         ),
         (crate::session::disconnect("no\x1b"), "the peer has disconnected: no?"),
     ];

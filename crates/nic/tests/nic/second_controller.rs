@@ -230,7 +230,12 @@ async fn another_program_is_refused_and_the_entries_stay() {
     without_action.actions.pop();
     let other = "is not a program with the P4Info of this device";
     let cases: [(&str, &str, P4Info, Vec<u8>); 6] = [
-        ("more stages", "and the device has 4", more_stages.p4info(), json(&more_stages)),
+        (
+            "more stages",
+            "but that of the device has 4: use the P4Info of the device",
+            more_stages.p4info(),
+            json(&more_stages),
+        ),
         (
             "more room",
             "has 128 entries, and that of the device 64",

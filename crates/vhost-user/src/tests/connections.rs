@@ -195,7 +195,7 @@ fn wrong_messages_end_the_connection_alone() {
     let mistakes: Vec<Mistake<'_>> = vec![
         (2, u64::MAX.to_le_bytes().to_vec(), vec![], "were not offered"),
         (10, [0; 3].to_vec(), vec![], "3 bytes, which is too short"),
-        (18, [200, 0, 0, 0, 1, 0, 0, 0].to_vec(), vec![], "queue 200 does not exist"),
+        (18, [200, 0, 0, 0, 1, 0, 0, 0].to_vec(), vec![], "queue 200, which does not exist"),
         (12, [0; 8].to_vec(), vec![], "with 0 file descriptors, but 1 are needed"),
         (13, [0; 8].to_vec(), vec![file.as_fd()], "/dev/null, not an eventfd"),
         (200, vec![], vec![], "the front-end sent request 200, which this device does not support"),
