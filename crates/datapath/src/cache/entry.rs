@@ -25,6 +25,7 @@ use shunt_pipeline::{
 
 use super::{
     credit::{CREDITS_MAX, Credit, TakenCredits},
+    growth::grow,
     repair_queue::RepairQueue,
 };
 use crate::metrics::DropReason;
@@ -177,18 +178,8 @@ impl Entries {
     /// A larger limit copies the slots that were used, and touches no others.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(NONE as usize - 1);
-        if self.hot.capacity() < self.limit {
-            // `reserve_exact` may copy the whole capacity, for example because realloc(3) does not
-            // align to 64 bytes. The copy makes slots resident that no entry has used.
-            let mut hot = Vec::with_capacity(self.limit);
-            hot.append(&mut self.hot);
-            self.hot = hot;
-        }
-        if self.cold.capacity() < self.limit {
-            let mut cold = Vec::with_capacity(self.limit);
-            cold.append(&mut self.cold);
-            self.cold = cold;
-        }
+        grow(&mut self.hot, self.limit);
+        grow(&mut self.cold, self.limit);
         let slots = self.hot.capacity();
         self.free.reserve_exact(slots - self.free.len());
         self.retired.reserve_exact(slots - self.retired.len());

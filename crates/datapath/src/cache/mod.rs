@@ -20,6 +20,7 @@ mod entry;
 mod exact;
 #[cfg(not(loom))]
 mod flows;
+mod growth;
 #[cfg(not(loom))]
 mod hit_slots;
 #[cfg(not(loom))]
