@@ -290,6 +290,6 @@ fn a_destination_of_few_sources_is_not_forecast() {
     flows.retain(|pair| !is_left_out(pair));
     let Score { hits, made } = score(&mut SuccessorTable::new(1024), &flows);
     // Without a confidence, all of the 108 forecasts to the last destination are made in vain.
-    assert!(made - hits < 50, "{hits} of {made} forecasts");
+    assert!((made - hits) * 2 < 108, "{hits} of {made} forecasts");
     assert!(hits > 300, "{hits} of {} flows", flows.len());
 }
