@@ -279,9 +279,9 @@ impl Pipeline {
 
     /// Returns whether packets that arrive on a bridge can cause learn requests.
     ///
-    /// True while the bridge has a rule or a bucket that learns, in a version that a thread may
-    /// use. On a bridge with patch ports, the rules and buckets of all bridges count. While it
-    /// returns false, packets of different flows may be translated in any order.
+    /// True while the bridge fails open, or has a rule or a bucket that learns, in a version that a
+    /// thread may use. On a bridge with patch ports, all bridges count. While it returns false,
+    /// packets of different flows may be translated in any order.
     #[must_use]
     pub fn learns(&self, bridge: BridgeId) -> bool {
         self.learn_status.learns(bridge)

@@ -1,8 +1,9 @@
 //! The state of learning: the bridges with packets that can learn, and the number of refused
 //! requests.
 //!
-//! The *learners* of a bridge are its rules and groups with actions that learn. A packet may leave
-//! its bridge through a patch port. So packets of a bridge with patch ports can learn while any
+//! The *learners* of a bridge are its rules and groups with actions that learn. A bridge that fails
+//! open is a learner, because NORMAL forwards its packets. A packet may leave its bridge through a
+//! patch port. So packets of a bridge with patch ports can learn while any
 //! bridge has a learner.
 //!
 //! Threads may translate by earlier versions. So a learner that a version removes counts until every
@@ -40,7 +41,7 @@ pub(crate) struct LearnStatus {
 /// Number of bridges in a word of [`LearnStatus::learning`].
 const WORD: usize = u64::BITS as usize;
 
-/// The rules, groups and patch ports by which packets can learn.
+/// The rules, groups, failed bridges and patch ports by which packets can learn.
 #[derive(Default)]
 struct Learners {
     /// Learners of the newest version.
@@ -51,11 +52,13 @@ struct Learners {
     counts: BTreeMap<BridgeId, LearnerCounts>,
 }
 
-/// A rule, a group or the patch ports of a bridge by which its packets can learn.
+/// A cause for which packets of a bridge can learn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Learner {
     Rule(BridgeId, RuleId),
     Group(BridgeId, GroupId),
+    /// The bridge itself, while it fails open.
+    FailOpen(BridgeId),
     /// All patch ports of a bridge, which lead to the learners of other bridges.
     Patches(BridgeId),
 }
@@ -63,7 +66,7 @@ enum Learner {
 /// Number of learners of a bridge.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct LearnerCounts {
-    /// Number of rules and groups of the bridge that learn.
+    /// Number of rules and groups of the bridge that learn, and one if the bridge fails open.
     own: usize,
     /// Number of patch ports that lead to a learning bridge.
     patches: usize,
@@ -178,11 +181,12 @@ impl Learners {
                 self.set(Learner::Patches(bridge), is_patched, version)
             }
             Object::Bridge(bridge) => {
-                let exists = find(bridge).is_some_and(|own| own.settings(version).is_some());
-                if !exists {
+                let settings = find(bridge).and_then(|own| own.settings(version));
+                if settings.is_none() {
                     self.remove_bridge(bridge, version);
                 }
-                false
+                let fails_open = settings.is_some_and(|own| own.fails_open);
+                self.set(Learner::FailOpen(bridge), fails_open, version)
             }
             Object::Port(..)
             | Object::PortFilters(_)
@@ -214,7 +218,7 @@ impl Learners {
     fn count(&mut self, learner: Learner, by: isize) -> bool {
         let counts = self.counts.entry(learner.bridge()).or_default();
         let count = match learner {
-            Learner::Rule(..) | Learner::Group(..) => &mut counts.own,
+            Learner::Rule(..) | Learner::Group(..) | Learner::FailOpen(_) => &mut counts.own,
             Learner::Patches(_) => &mut counts.patches,
         };
         let before = *count;
@@ -228,7 +232,10 @@ impl Learner {
     /// Returns the bridge of the learner.
     const fn bridge(self) -> BridgeId {
         match self {
-            Self::Rule(bridge, _) | Self::Group(bridge, _) | Self::Patches(bridge) => bridge,
+            Self::Rule(bridge, _)
+            | Self::Group(bridge, _)
+            | Self::FailOpen(bridge)
+            | Self::Patches(bridge) => bridge,
         }
     }
 }

@@ -407,6 +407,25 @@ fn packet_order_matters_while_its_bridge_learns() {
     assert_eq!(learns(), [false, false]);
 }
 
+/// NORMAL forwards the packets of such a bridge, whatever its rules are.
+#[test]
+fn packet_order_matters_while_a_bridge_fails_open() {
+    let switch = Switch::new(&["actions=output:1"]);
+    let pipeline = &switch.pipeline;
+    let set = |fails_open| {
+        let settings = BridgeSettings { fails_open, ..BridgeSettings::default() };
+        pipeline.set_settings(BRIDGE, settings).expect("a bridge");
+    };
+    set(true);
+    assert!(pipeline.learns(BRIDGE));
+    let open = pipeline.version();
+    set(false);
+    pipeline.reclaim(open);
+    assert!(pipeline.learns(BRIDGE), "a thread may still use the version before the change");
+    pipeline.reclaim(pipeline.version());
+    assert!(!pipeline.learns(BRIDGE));
+}
+
 #[test]
 fn the_last_of_two_learn_requests_wins() {
     let loads = |value: u64| {
