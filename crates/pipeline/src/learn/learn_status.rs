@@ -66,7 +66,7 @@ enum Learner {
 /// Number of learners of a bridge.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct LearnerCounts {
-    /// Number of rules and groups of the bridge that learn, and one if the bridge fails open.
+    /// Number of rules and groups that learn, and one if the bridge fails open.
     own: usize,
     /// Number of patch ports that lead to a learning bridge.
     patches: usize,

@@ -152,7 +152,7 @@ fn bits_written_before_reading_are_not_consulted() -> Result<(), TestCaseError> 
     Ok(())
 }
 
-/// A bridge that fails open begins without a lookup, so no composition begins there.
+/// A bridge that fails open begins without a lookup, so nothing is composed.
 #[test]
 fn fail_open_is_no_plain_state() {
     let rules = ["table=0,actions=goto_table:1", "table=1,actions=output:2"];
