@@ -222,7 +222,10 @@ mod tests {
              statistics with `pipebench stats"
         ));
         assert!(message(&[b'a', 0xff]).starts_with("x is not a text: "));
-        assert_eq!(message(b"# nothing\n \n"), "x has only blanks and comments");
+        assert_eq!(
+            message(b"# nothing\n \n"),
+            "x has only blanks and comments: name a file with content"
+        );
     }
 
     #[test]
